@@ -1,0 +1,104 @@
+package v1alpha1
+
+// Condition types. Every condition carries observedGeneration and speaks only
+// for that generation.
+const (
+	// ConditionAccepted on a PluginInstallation: the package can be authorised
+	// on this Host at all. Its principal is known and belongs to no other
+	// installation, and the Host is new enough.
+	ConditionAccepted = "Accepted"
+	// ConditionReady on a PluginInstallation: it has its ID, its manifest digest
+	// and its principal, and isn't suspended. On a PluginCapabilityApproval:
+	// what a human granted and the manifest declares works now.
+	ConditionReady = "Ready"
+	// ConditionUpgradeReviewPending on a PluginInstallation: at least one
+	// workspace hasn't reviewed the manifest in force.
+	ConditionUpgradeReviewPending = "UpgradeReviewPending"
+	// ConditionFenced on a PluginCapabilityApproval: no exact write authorised
+	// under a revision below status.revision can commit any more, on any
+	// replica (I5).
+	ConditionFenced = "Fenced"
+	// ConditionReviewRequired on a PluginCapabilityApproval: the spec asks for
+	// more than is granted and only a new human act can grant it (I7). The
+	// message says what would widen and the act name to put into
+	// spec.supersedesAct.
+	ConditionReviewRequired = "ReviewRequired"
+)
+
+// Reasons of Accepted and Ready on a PluginInstallation. The gates
+// (GateType) are reasons too, under their own name.
+const (
+	// ReasonAccepted: the installation can be authorised.
+	ReasonAccepted = "Accepted"
+	// ReasonServiceAccountNotFound: the ServiceAccount or its namespace doesn't
+	// exist.
+	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
+	// ReasonServiceAccountInWorkspace: the ServiceAccount lives in a workspace's
+	// namespace, where workspace owners could become the plugin.
+	ReasonServiceAccountInWorkspace = "ServiceAccountInWorkspace"
+	// ReasonHistoryLost: status names revisions that neither the store nor any
+	// event knows; a human has to install again.
+	ReasonHistoryLost = "HistoryLost"
+	// ReasonNotAccepted: Ready is false because Accepted is.
+	ReasonNotAccepted = "NotAccepted"
+)
+
+// Reasons of UpgradeReviewPending.
+const (
+	// ReasonManifestNotReviewed: an approval names another manifest digest than
+	// the one in force.
+	ReasonManifestNotReviewed = "ManifestNotReviewed"
+	// ReasonManifestReviewed: every approval names the digest in force.
+	ReasonManifestReviewed = "ManifestReviewed"
+)
+
+// Reasons of Ready and Fenced on a PluginCapabilityApproval. Ready uses the
+// gates' names too.
+const (
+	// ReasonInForce: the row is active and no gate is closed.
+	ReasonInForce = "InForce"
+	// ReasonRevoked: a human or an uninstall took the grant away.
+	ReasonRevoked = "Revoked"
+	// ReasonExpired: spec.expiresAt has passed.
+	ReasonExpired = "Expired"
+	// ReasonNothingGranted: nothing was granted so far, or nothing is left.
+	ReasonNothingGranted = "NothingGranted"
+	// ReasonFenced: the revision in status is the one that every writer is
+	// checked against.
+	ReasonFenced = "Fenced"
+	// ReasonFencing: a newer revision is on its way.
+	ReasonFencing = "Fencing"
+	// ReasonStoreUnavailable: the authority row can't be read or written.
+	ReasonStoreUnavailable = "StoreUnavailable"
+)
+
+// Reasons of ReviewRequired, and of a PluginCapabilityApproval that counts as
+// absent.
+const (
+	// ReasonReviewed: nothing in the spec waits for a human.
+	ReasonReviewed = "Reviewed"
+	// ReasonActAlreadyUsed: spec.supersedesAct isn't the act in force.
+	ReasonActAlreadyUsed = "ActAlreadyUsed"
+	// ReasonDigestNotInForce: spec.manifestDigest isn't the digest in force.
+	ReasonDigestNotInForce = "DigestNotInForce"
+	// ReasonWorkspaceMismatch: spec.workspaceID isn't the workspace that the
+	// namespace is bound to.
+	ReasonWorkspaceMismatch = "WorkspaceMismatch"
+	// ReasonInstallationMismatch: spec.installationID isn't the ID of the
+	// installation of that name.
+	ReasonInstallationMismatch = "InstallationMismatch"
+	// ReasonInstallationNotFound: no installation has that name.
+	ReasonInstallationNotFound = "InstallationNotFound"
+	// ReasonNotDeclared: the spec lists capabilities that the manifest in force
+	// doesn't declare.
+	ReasonNotDeclared = "NotDeclared"
+	// ReasonHumanReserved: the human policy keeps what the spec lists for
+	// humans.
+	ReasonHumanReserved = "HumanReserved"
+	// ReasonUnseenChange: the approval changed while no process watched; it
+	// counts as revoked once.
+	ReasonUnseenChange = "UnseenChange"
+	// ReasonUnknownCapability: the spec lists an ID that this Host's contract
+	// doesn't have.
+	ReasonUnknownCapability = "UnknownCapability"
+)

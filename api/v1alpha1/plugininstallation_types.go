@@ -1,0 +1,277 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// PluginInstallationSpec is what the platform admin asks for.
+type PluginInstallationSpec struct {
+	// pluginID is the package's own ID, 1 to 128 characters: lower-case letters,
+	// digits, `.`, `_` and `-`, beginning with a letter or digit. Immutable.
+	// Example: `kandev.standup-notes`.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9._-]*$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="pluginID is immutable: another plugin is another installation"
+	PluginID string `json:"pluginID"`
+
+	// version is the package's version, 1 to 64 printable ASCII characters
+	// without white space. Any change is an upgrade review in every workspace,
+	// whether or not the manifest changed. Example: `1.4.0`.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[!-~]+$`
+	Version string `json:"version"`
+
+	// manifest is what the package declares: the ceiling of what any workspace
+	// can grant it.
+	//
+	// +required
+	Manifest PluginManifest `json:"manifest"`
+
+	// serviceAccountRef names the ServiceAccount of the plugin's pods. A
+	// ServiceAccount belongs to at most one installation, and its namespace is
+	// never a workspace.
+	//
+	// +required
+	ServiceAccountRef ServiceAccountReference `json:"serviceAccountRef"`
+
+	// suspend true closes the gate Suspended in every workspace: the plugin
+	// still authenticates and is told why, and nothing is authorised. Default:
+	// false.
+	//
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+}
+
+// PluginManifest is the part of a plugin's package that humans review and that
+// status.manifestDigest covers.
+type PluginManifest struct {
+	// capabilities are the capabilities that the package declares, at most 64,
+	// each ID once. Nothing outside this list can become effective.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=64
+	Capabilities []ManifestCapability `json:"capabilities,omitempty"`
+
+	// minHostVersion is the lowest Kandev level that the package works with, as
+	// `MAJOR.MINOR` or `MAJOR.MINOR.PATCH`, at most 32 characters. A Host below
+	// it doesn't accept the installation. Example: `0.43.0`.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})(\.(0|[1-9][0-9]{0,5}))?$`
+	MinHostVersion string `json:"minHostVersion,omitempty"`
+}
+
+// ManifestCapability is one declared capability.
+type ManifestCapability struct {
+	// id is the capability's ID, one of the Host's contract. Example:
+	// `host.v2.write:tasks`.
+	//
+	// +required
+	ID CapabilityID `json:"id"`
+
+	// required true means that the plugin can't work without it: in a workspace
+	// where it isn't granted, the gate RequiredCapabilityUnavailable is closed
+	// and nothing is effective. Default: false.
+	//
+	// +optional
+	Required bool `json:"required,omitempty"`
+
+	// reason tells the reviewing human in at most 1024 characters what the
+	// plugin does with it. Example: `Creates the follow-up tasks of a stand-up.`
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason,omitempty"`
+}
+
+// ServiceAccountReference names the plugin's ServiceAccount.
+type ServiceAccountReference struct {
+	// namespace of the ServiceAccount, a DNS label of 1 to 63 characters.
+	// Example: `plugin-standup`.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace"`
+
+	// name of the ServiceAccount, a DNS subdomain of 1 to 253 characters.
+	// Example: `standup`.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+
+	// acceptUID acknowledges a changed principal: the uid of the ServiceAccount
+	// that the installer looked at, at most 128 characters. Needed only when the
+	// gate PrincipalChanged is closed. Example:
+	// `0d1c2f5e-7c55-4b0e-9a51-3f1f2a4c8b7d`.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9-]*$`
+	AcceptUID types.UID `json:"acceptUID,omitempty"`
+}
+
+// PluginInstallationStatus is what the controllers observed.
+type PluginInstallationStatus struct {
+	// installationID is this installation's random UUID. It is minted once, never
+	// changes, and isn't used again after an uninstall. Approvals name it.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=36
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+	InstallationID string `json:"installationID,omitempty"`
+
+	// manifestDigest is `v1:` and the SHA-256, in lower-case hex, over the
+	// canonical JSON of pluginID and manifest. Approvals name it.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=67
+	// +kubebuilder:validation:Pattern=`^v1:[0-9a-f]{64}$`
+	ManifestDigest string `json:"manifestDigest,omitempty"`
+
+	// serviceAccountUID is the uid of the ServiceAccount that is authenticated,
+	// at most 128 characters.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
+	ServiceAccountUID types.UID `json:"serviceAccountUID,omitempty"`
+
+	// namespaceUID is the uid of that ServiceAccount's namespace, at most 128
+	// characters.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
+	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
+
+	// workspaceCount is the number of workspaces with a revision for this
+	// installation. It is above the length of workspaces where that list is cut
+	// at its bound.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	WorkspaceCount int32 `json:"workspaceCount,omitempty"`
+
+	// workspaces shows what is in force in each workspace, ordered by
+	// workspaceID, at most 1000. It is a summary; the approvals are the detail.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=workspaceID
+	// +kubebuilder:validation:MaxItems=1000
+	Workspaces []InstallationWorkspace `json:"workspaces,omitempty"`
+
+	// observedGeneration is the generation that this status speaks of.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are Accepted, Ready and UpgradeReviewPending; at most 16.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// InstallationWorkspace is what is in force for one workspace.
+type InstallationWorkspace struct {
+	// workspaceID is the workspace, 1 to 63 characters. Example: `payments`.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`
+	WorkspaceID string `json:"workspaceID"`
+
+	// namespace is the Namespace that is bound to the workspace, at most 63
+	// characters; empty while none is.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// revision is the revision in force there.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Revision int64 `json:"revision,omitempty"`
+
+	// state is `Active`, `Revoked`, `Expired` or `Pending`.
+	//
+	// +required
+	// +kubebuilder:validation:Enum=Active;Revoked;Expired;Pending
+	State State `json:"state"`
+
+	// effective is the number of capabilities that work there now.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Effective int32 `json:"effective,omitempty"`
+
+	// declared is the number of capabilities that the manifest in force declares.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Declared int32 `json:"declared,omitempty"`
+}
+
+// PluginInstallation is one installed plugin. Creating it installs, editing its
+// version or manifest is an upgrade or rollback, deleting it uninstalls and
+// revokes every approval for good. It grants nothing: a workspace does, with a
+// PluginCapabilityApproval of the same name.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=pi,categories=plugins
+// +kubebuilder:printcolumn:name="Plugin",type=string,JSONPath=`.spec.pluginID`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Installation ID",type=string,JSONPath=`.status.installationID`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.installationID) || (has(self.status) && has(self.status.installationID) && self.status.installationID == oldSelf.status.installationID)",message="installationID can't change or vanish once it is set",fieldPath=".status.installationID"
+type PluginInstallation struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is what the platform admin asks for.
+	//
+	// +required
+	Spec PluginInstallationSpec `json:"spec,omitzero"`
+
+	// status is what the controllers observed.
+	//
+	// +optional
+	Status PluginInstallationStatus `json:"status,omitzero"`
+}
+
+// PluginInstallationList is a list of PluginInstallation.
+//
+// +kubebuilder:object:root=true
+type PluginInstallationList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	Items []PluginInstallation `json:"items"`
+}
