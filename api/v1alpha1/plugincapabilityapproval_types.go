@@ -206,14 +206,20 @@ type PluginCapabilityApprovalStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	ApprovedBy string `json:"approvedBy,omitempty"`
 
-	// issuedAt is when the last human act took force.
+	// issuedAt is when the last human act took force, in UTC.
 	//
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$`
 	IssuedAt *metav1.Time `json:"issuedAt,omitempty"`
 
-	// updatedAt is when the revision took force.
+	// updatedAt is when the revision took force, in UTC.
 	//
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$`
 	UpdatedAt *metav1.Time `json:"updatedAt,omitempty"`
 
 	// lastAuditID is spec.auditID of the event of the revision, at most 128
