@@ -463,6 +463,8 @@ type PluginCapabilityApprovalEventSpec struct {
 // and its name is `<installationID>.<workspaceID>.r<revision>`, so that a
 // revision exists once. The newest of each sequence is never pruned. Its lists
 // are atomic, since two sets are equal in any order and nothing here may move.
+// The rule on the name compares it in two parts: the API server finds no bound
+// for the cost of a text that a number was appended to.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=pcae,categories=plugins
@@ -480,7 +482,7 @@ type PluginCapabilityApprovalEventSpec struct {
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.spec.reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.spec == oldSelf.spec",message="an event never changes",fieldPath=".spec"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == self.spec.installationID + '.' + self.spec.workspaceID + '.r' + string(self.spec.revision)",message="metadata.name must be <installationID>.<workspaceID>.r<revision>",fieldPath=".spec.revision"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.startsWith(self.spec.installationID + '.' + self.spec.workspaceID + '.r') && self.metadata.name.substring(self.spec.installationID.size() + self.spec.workspaceID.size() + 3) == string(self.spec.revision)",message="metadata.name must be <installationID>.<workspaceID>.r<revision>",fieldPath=".spec.revision"
 // +kubebuilder:validation:XValidation:rule="self.spec.revision > self.spec.beforeRevision",message="revision must be above beforeRevision",fieldPath=".spec.revision"
 type PluginCapabilityApprovalEvent struct {
 	metav1.TypeMeta `json:",inline"`

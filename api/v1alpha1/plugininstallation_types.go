@@ -222,16 +222,19 @@ type InstallationWorkspace struct {
 	// +kubebuilder:validation:Enum=Active;Revoked;Expired;Pending
 	State State `json:"state"`
 
-	// effective is the number of capabilities that work there now.
+	// effective is the number of capabilities that work there now, at most 64.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=64
 	Effective int32 `json:"effective,omitempty"`
 
-	// declared is the number of capabilities that the manifest in force declares.
+	// declared is the number of capabilities that the manifest in force declares,
+	// at most 64.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=64
 	Declared int32 `json:"declared,omitempty"`
 }
 

@@ -1,0 +1,188 @@
+package crd_test
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+var _ = Describe("PluginInstallation", func() {
+	DescribeTable("accepts", func(ctx SpecContext, path string, value any) {
+		accepted(ctx, with(installation(), path, value))
+	},
+		Entry("what the docs show", "spec.suspend", false),
+		Entry("being suspended", "spec.suspend", true),
+		Entry("the longest pluginID", "spec.pluginID", long(128)),
+		Entry("the shortest pluginID", "spec.pluginID", "7"),
+		Entry("a pluginID with every character", "spec.pluginID", "a.b_c-9"),
+		Entry("the longest version", "spec.version", long(64)),
+		Entry("a version with build data", "spec.version", "v2.0.0-rc.1+build~5"),
+		Entry("no minHostVersion", "spec.manifest.minHostVersion", absent),
+		Entry("two parts of minHostVersion", "spec.manifest.minHostVersion", "0.43"),
+		Entry("three parts of minHostVersion", "spec.manifest.minHostVersion", "0.43.12"),
+		Entry("the longest namespace", "spec.serviceAccountRef.namespace", long(63)),
+		Entry("the longest ServiceAccount name", "spec.serviceAccountRef.name", long(253)),
+		Entry("a dotted ServiceAccount name", "spec.serviceAccountRef.name", "a.b-c.d"),
+		Entry("an acknowledged uid", "spec.serviceAccountRef.acceptUID", uuid.NewString()),
+		Entry("the longest acceptUID", "spec.serviceAccountRef.acceptUID", long(128)),
+		Entry("the longest reason", "spec.manifest.capabilities",
+			[]any{document{"id": "host.v2.read:tasks", "reason": long(1024)}}),
+	)
+
+	DescribeTable("refuses", func(ctx SpecContext, path string, value any, field, saying string) {
+		refused(ctx, with(installation(), path, value), field, saying)
+	},
+		Entry("no spec", "spec", absent, "spec", "Required value"),
+		Entry("no pluginID", "spec.pluginID", absent, "spec.pluginID", "Required value"),
+		Entry("an empty pluginID", "spec.pluginID", "", "spec.pluginID", "at least 1 char"),
+		Entry("a long pluginID", "spec.pluginID", long(129), "spec.pluginID", "may not be more than 128"),
+		Entry("a pluginID in capitals", "spec.pluginID", "Standup", "spec.pluginID", "should match"),
+		Entry("a pluginID that begins with a dot", "spec.pluginID", ".standup", "spec.pluginID", "should match"),
+		Entry("a pluginID with a slash", "spec.pluginID", "a/b", "spec.pluginID", "should match"),
+		Entry("no version", "spec.version", absent, "spec.version", "Required value"),
+		Entry("an empty version", "spec.version", "", "spec.version", "at least 1 char"),
+		Entry("a long version", "spec.version", long(65), "spec.version", "may not be more than 64"),
+		Entry("a version with a blank", "spec.version", "1.0 beta", "spec.version", "should match"),
+		Entry("a version with a newline", "spec.version", "1.0\n", "spec.version", "should match"),
+		Entry("a version with a blank of another script", "spec.version", "1.0\u00a0beta", "spec.version", "should match"),
+		Entry("no manifest", "spec.manifest", absent, "spec.manifest", "Required value"),
+		Entry("a capability without an ID", "spec.manifest.capabilities", []any{document{"required": true}},
+			"spec.manifest.capabilities[0].id", "Required value"),
+		Entry("a long reason", "spec.manifest.capabilities", []any{document{"id": "host.v2.read:tasks", "reason": long(1025)}},
+			"spec.manifest.capabilities[0].reason", "may not be more than 1024"),
+		Entry("a minHostVersion that is empty", "spec.manifest.minHostVersion", "", "spec.manifest.minHostVersion", "at least 1 char"),
+		Entry("a minHostVersion that is a range", "spec.manifest.minHostVersion", ">=0.43", "spec.manifest.minHostVersion", "should match"),
+		Entry("a minHostVersion with a leading zero", "spec.manifest.minHostVersion", "0.043", "spec.manifest.minHostVersion", "should match"),
+		Entry("a long minHostVersion", "spec.manifest.minHostVersion", long(33), "spec.manifest.minHostVersion", "may not be more than 32"),
+		Entry("no serviceAccountRef", "spec.serviceAccountRef", absent, "spec.serviceAccountRef", "Required value"),
+		Entry("no namespace", "spec.serviceAccountRef.namespace", absent, "spec.serviceAccountRef.namespace", "Required value"),
+		Entry("an empty namespace", "spec.serviceAccountRef.namespace", "", "spec.serviceAccountRef.namespace", "at least 1 char"),
+		Entry("a long namespace", "spec.serviceAccountRef.namespace", long(64), "spec.serviceAccountRef.namespace", "may not be more than 63"),
+		Entry("a dotted namespace", "spec.serviceAccountRef.namespace", "a.b", "spec.serviceAccountRef.namespace", "should match"),
+		Entry("no name", "spec.serviceAccountRef.name", absent, "spec.serviceAccountRef.name", "Required value"),
+		Entry("an empty name", "spec.serviceAccountRef.name", "", "spec.serviceAccountRef.name", "at least 1 char"),
+		Entry("a long name", "spec.serviceAccountRef.name", long(254), "spec.serviceAccountRef.name", "may not be more than 253"),
+		Entry("a name with a colon", "spec.serviceAccountRef.name", "a:b", "spec.serviceAccountRef.name", "should match"),
+		Entry("a long acceptUID", "spec.serviceAccountRef.acceptUID", long(129), "spec.serviceAccountRef.acceptUID", "may not be more than 128"),
+		Entry("an acceptUID that is a pattern", "spec.serviceAccountRef.acceptUID", "*", "spec.serviceAccountRef.acceptUID", "should match"),
+		Entry("suspend as a text", "spec.suspend", "true", "spec.suspend", "must be of type boolean"),
+	)
+
+	DescribeTable("has no field that nothing acts on", func(ctx SpecContext, path string) {
+		err := api.Create(ctx, object(with(installation(), path, document{})))
+		Expect(apierrors.IsBadRequest(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("unknown field %q", path)))
+	},
+		Entry(nil, "spec.config"),
+		Entry(nil, "spec.secretRefs"),
+		Entry(nil, "spec.workload"),
+		Entry(nil, "spec.compatibility"),
+		Entry(nil, "spec.manifest.legacy"),
+		Entry(nil, "spec.manifest.configSchema"),
+	)
+
+	It("keeps its pluginID, and can be upgraded", func(ctx SpecContext) {
+		o := create(ctx, installation())
+		Expect(edit(ctx, o, "spec.pluginID", "another")).To(beInvalid("spec.pluginID", "pluginID is immutable"))
+		Expect(edit(ctx, o, "spec.version", "1.5.0")).To(Succeed())
+		Expect(edit(ctx, o, "spec.manifest.capabilities", []any{document{"id": "host.v2.read:messages"}})).To(Succeed())
+		Expect(edit(ctx, o, "spec.serviceAccountRef.name", "another")).To(Succeed())
+		Expect(edit(ctx, o, "spec.suspend", true)).To(Succeed())
+	})
+
+	It("never changes or loses its installation ID", func(ctx SpecContext) {
+		o := create(ctx, installation())
+		Expect(editStatus(ctx, o, "status.manifestDigest", digest('a'))).To(Succeed(), "a status without an ID")
+		id := uuid.NewString()
+		Expect(editStatus(ctx, o, "status.installationID", id)).To(Succeed(), "set once")
+		Expect(editStatus(ctx, o, "status.manifestDigest", digest('b'))).To(Succeed(), "the same ID again")
+
+		const field, saying = "status.installationID", "installationID can't change or vanish"
+		Expect(editStatus(ctx, o, "status.installationID", uuid.NewString())).To(beInvalid(field, saying))
+		Expect(editStatus(ctx, o, "status.installationID", absent)).To(beInvalid(field, saying))
+		Expect(editStatus(ctx, o, "status", absent)).To(beInvalid(field, saying))
+		Expect(editStatus(ctx, o, "status", document{})).To(beInvalid(field, saying))
+		Expect(edit(ctx, o, "status", absent)).To(Succeed(), "an edit of the spec doesn't touch status")
+		Expect(o.Object).To(HaveKeyWithValue("status", HaveKeyWithValue("installationID", id)))
+	})
+
+	It("takes status through its subresource only", func(ctx SpecContext) {
+		o := create(ctx, with(installation(), "status.installationID", uuid.NewString()))
+		Expect(o.Object).NotTo(HaveKey("status"))
+		Expect(editStatus(ctx, o, "spec.suspend", true)).To(Succeed())
+		Expect(o.Object["spec"]).NotTo(HaveKey("suspend"))
+	})
+
+	workspace := func(i int) document {
+		return document{"workspaceID": fmt.Sprintf("w%d", i), "namespace": "ns", "revision": int64(3), "state": "Active",
+			"effective": int64(1), "declared": int64(2)}
+	}
+	workspaces := func(n int) []any {
+		list := make([]any, n)
+		for i := range list {
+			list[i] = workspace(i)
+		}
+		return list
+	}
+
+	DescribeTable("accepts in status", func(ctx SpecContext, path string, value any) {
+		Expect(editStatus(ctx, create(ctx, installation()), path, value)).To(Succeed())
+	},
+		Entry("the ServiceAccount's uid", "status.serviceAccountUID", uuid.NewString()),
+		Entry("the namespace's uid", "status.namespaceUID", uuid.NewString()),
+		Entry("1000 workspaces", "status.workspaces", workspaces(1000)),
+		Entry("more workspaces than it lists", "status.workspaceCount", int64(4000)),
+	)
+
+	DescribeTable("refuses in status", func(ctx SpecContext, path string, value any, field, saying string) {
+		Expect(editStatus(ctx, create(ctx, installation()), path, value)).To(beInvalid(field, saying))
+	},
+		Entry("an ID that is no UUID", "status.installationID", "standup", "status.installationID", "should match"),
+		Entry("an ID in capitals", "status.installationID", "3F0C9C1E-5A0E-4C53-8A6F-2F4B8F9D1C77", "status.installationID", "should match"),
+		Entry("a long ID", "status.installationID", long(37), "status.installationID", "may not be more than 36"),
+		Entry("a digest without its version", "status.manifestDigest", hex('a'), "status.manifestDigest", "should match"),
+		Entry("a long digest", "status.manifestDigest", digest('a')+"a", "status.manifestDigest", "may not be more than 67"),
+		Entry("a long uid of the ServiceAccount", "status.serviceAccountUID", long(129), "status.serviceAccountUID", "may not be more than 128"),
+		Entry("a long uid of the namespace", "status.namespaceUID", long(129), "status.namespaceUID", "may not be more than 128"),
+		Entry("a negative generation", "status.observedGeneration", int64(-1), "status.observedGeneration", "greater than or equal to 0"),
+		Entry("a negative workspaceCount", "status.workspaceCount", int64(-1), "status.workspaceCount", "greater than or equal to 0"),
+		Entry("1001 workspaces", "status.workspaces", workspaces(1001), "status.workspaces", "must have at most 1000 items"),
+		Entry("a workspace twice", "status.workspaces", []any{workspace(1), workspace(1)}, "status.workspaces[1]", "Duplicate value"),
+		Entry("a workspace without an ID", "status.workspaces", []any{with(workspace(1), "workspaceID", absent)},
+			"status.workspaces[0].workspaceID", "Required value"),
+		Entry("a workspace with a malformed ID", "status.workspaces", []any{with(workspace(1), "workspaceID", "-a")},
+			"status.workspaces[0].workspaceID", "should match"),
+		Entry("a workspace with a long ID", "status.workspaces", []any{with(workspace(1), "workspaceID", long(64))},
+			"status.workspaces[0].workspaceID", "may not be more than 63"),
+		Entry("a workspace with a long namespace", "status.workspaces", []any{with(workspace(1), "namespace", long(64))},
+			"status.workspaces[0].namespace", "may not be more than 63"),
+		Entry("a workspace with a negative revision", "status.workspaces", []any{with(workspace(1), "revision", int64(-1))},
+			"status.workspaces[0].revision", "greater than or equal to 0"),
+		Entry("a workspace without a state", "status.workspaces", []any{with(workspace(1), "state", absent)},
+			"status.workspaces[0].state", "Required value"),
+		Entry("a workspace in another state", "status.workspaces", []any{with(workspace(1), "state", "Fine")},
+			"status.workspaces[0].state", `supported values: "Active", "Revoked", "Expired", "Pending"`),
+		Entry("a negative count of effective ones", "status.workspaces", []any{with(workspace(1), "effective", int64(-1))},
+			"status.workspaces[0].effective", "greater than or equal to 0"),
+		Entry("a negative count of declared ones", "status.workspaces", []any{with(workspace(1), "declared", int64(-1))},
+			"status.workspaces[0].declared", "greater than or equal to 0"),
+		Entry("65 effective ones", "status.workspaces", []any{with(workspace(1), "effective", int64(65))},
+			"status.workspaces[0].effective", "less than or equal to 64"),
+		Entry("65 declared ones", "status.workspaces", []any{with(workspace(1), "declared", int64(65))},
+			"status.workspaces[0].declared", "less than or equal to 64"),
+		Entry("a count that no client can decode", "status.workspaceCount", int64(1)<<40, "status", "format int32 in workspaceCount"),
+		Entry("17 conditions", "status.conditions", conditions(17), "status.conditions", "must have at most 16 items"),
+	)
+})
+
+func conditions(n int) []any {
+	list := make([]any, n)
+	for i := range list {
+		list[i] = document{"type": fmt.Sprintf("C%d", i), "status": "True", "reason": "R", "message": "",
+			"lastTransitionTime": "2027-01-01T00:00:00Z"}
+	}
+	return list
+}
