@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,8 +26,8 @@ import (
 
 const (
 	ownerLock = "owner.lock"
-	// endGrace is how long a leftover process may take to end by itself.
-	endGrace  = 10 * time.Second
+	// endGrace is how long leftover processes may take to end by themselves.
+	endGrace  = 3 * time.Second
 	pollEvery = 50 * time.Millisecond
 )
 
@@ -155,10 +156,8 @@ func sweep(parent, kind string) error {
 
 // wipe ends the children recorded in a folder and removes it.
 func wipe(path string) error {
-	for _, pid := range children(path) {
-		if err := end(pid, path); err != nil {
-			return err
-		}
+	if err := end(children(path), path); err != nil {
+		return err
 	}
 	return os.RemoveAll(path)
 }
@@ -183,19 +182,23 @@ func children(path string) []int {
 	return pids
 }
 
-// end asks a process to end, and kills it when it doesn't.
-func end(pid int, path string) error {
+// end asks processes to end, all at once, and kills those that take long: a server
+// may wait for another one that is gone, and nobody needs their data.
+func end(pids []int, path string) error {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("end process %d: %w", pid, err)
-		}
-		for deadline := time.Now().Add(endGrace); time.Now().Before(deadline); time.Sleep(pollEvery) {
-			if !runs(pid, path) {
-				return nil
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("end process %d: %w", pid, err)
 			}
 		}
+		for deadline := time.Now().Add(endGrace); len(pids) > 0 && time.Now().Before(deadline); time.Sleep(pollEvery) {
+			pids = slices.DeleteFunc(pids, func(pid int) bool { return !runs(pid, path) })
+		}
 	}
-	return fmt.Errorf("process %d does not end", pid)
+	if len(pids) > 0 {
+		return fmt.Errorf("processes %v do not end", pids)
+	}
+	return nil
 }
 
 // runs reports whether a process lives and its command line names the folder.
