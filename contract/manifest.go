@@ -1,0 +1,31 @@
+package contract
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Manifest is the part of a plugin package that its digest covers: what a
+// human reviews. The version is not in it; a new version is an upgrade review
+// whether or not the digest moved.
+type Manifest struct {
+	PluginID       string               `json:"pluginID"`
+	Capabilities   []DeclaredCapability `json:"capabilities"`
+	MinHostVersion string               `json:"minHostVersion,omitempty"`
+}
+
+// Digest returns ManifestDigestPrefix + SHA-256 of the RFC 8785 canonical JSON
+// of the manifest with its capabilities sorted by ID. The order in which a
+// package lists them is therefore irrelevant.
+func (m Manifest) Digest() (string, error) {
+	m.Capabilities = slices.Clone(m.Capabilities)
+	if m.Capabilities == nil {
+		m.Capabilities = []DeclaredCapability{}
+	}
+	slices.SortFunc(m.Capabilities, func(a, b DeclaredCapability) int { return cmp.Compare(a.ID, b.ID) })
+	digest, err := CanonicalDigest(m)
+	if err != nil {
+		return "", err
+	}
+	return ManifestDigestPrefix + digest.String(), nil
+}

@@ -1,0 +1,137 @@
+package admission
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/journal"
+)
+
+// Envelope is what all exact requests share, whatever their payload.
+type Envelope struct {
+	RequestID   string
+	WorkspaceID string
+	// Revision is the caller's capability revision; 0 is absent.
+	Revision       uint64
+	ManifestDigest string
+	// IdempotencyKey, Guard and Provenance are for writers.
+	IdempotencyKey string
+	Guard          *Guard
+	Provenance     *Provenance
+}
+
+// Guard is a writer's statement about pending transitions of its target
+// (ADR, C2). Exactly one of the two is set.
+type Guard struct {
+	ExpectNone bool
+	Named      *NamedTransition
+}
+
+// NamedTransition names the pending transition that the caller expects.
+type NamedTransition struct {
+	ID              string
+	ResourceVersion string
+}
+
+// Provenance is the managed execution that an agent-originated call claims to
+// come from. It never adds authority (ADR, C1).
+type Provenance struct {
+	ConversationID  string
+	SessionID       string
+	GenerationToken string
+}
+
+// Record returns the provenance as journaled, with the token as a digest.
+func (p *Provenance) Record() *journal.Provenance {
+	if p == nil {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(p.GenerationToken))
+	return &journal.Provenance{
+		ConversationID: p.ConversationID, SessionID: p.SessionID, GenerationTokenDigest: hex.EncodeToString(sum[:]),
+	}
+}
+
+// Method is the registry's row of one exact RPC, as far as admission needs it.
+type Method struct {
+	// Name is the RPC's name, for example "CreateTaskExact".
+	Name string
+	// Capability is the one that authorises it.
+	Capability contract.Capability
+	Writer     bool
+}
+
+// Call returns the part that the authorisation depends on.
+func (e Envelope) Call(m Method) authority.Call {
+	return authority.Call{Capability: m.Capability, Revision: e.Revision, ManifestDigest: e.ManifestDigest}
+}
+
+// CheckShape returns the first fault of an envelope, or nil. Writers must give
+// a revision, an idempotency key and a guard; readers may omit the revision.
+func (e Envelope) CheckShape(m Method) *Refusal {
+	for _, id := range []struct{ field, value string }{
+		{"request_id", e.RequestID}, {"workspace_id", e.WorkspaceID},
+	} {
+		if fault := contract.CheckIdentifier(id.field, id.value); fault != nil {
+			return RefuseField(fault)
+		}
+	}
+	if e.ManifestDigest != "" {
+		if _, fault := contract.ParseManifestDigest("manifest_digest", e.ManifestDigest); fault != nil {
+			return RefuseField(fault)
+		}
+	}
+	if !m.Writer {
+		return nil
+	}
+	if e.Revision == 0 {
+		return missing("capability_revision")
+	}
+	if fault := contract.CheckIdentifier("idempotency_key", e.IdempotencyKey); fault != nil {
+		return RefuseField(fault)
+	}
+	if refusal := e.checkGuard(); refusal != nil {
+		return refusal
+	}
+	return e.checkProvenance()
+}
+
+func (e Envelope) checkGuard() *Refusal {
+	switch {
+	case e.Guard == nil, !e.Guard.ExpectNone && e.Guard.Named == nil:
+		return missing("guard")
+	case e.Guard.Named == nil:
+		return nil
+	}
+	for _, id := range []struct{ field, value string }{
+		{"guard.pending_transition.pending_transition_id", e.Guard.Named.ID},
+		{"guard.pending_transition.resource_version", e.Guard.Named.ResourceVersion},
+	} {
+		if fault := contract.CheckIdentifier(id.field, id.value); fault != nil {
+			return RefuseField(fault)
+		}
+	}
+	return nil
+}
+
+func (e Envelope) checkProvenance() *Refusal {
+	if e.Provenance == nil {
+		return nil
+	}
+	for _, id := range []struct{ field, value string }{
+		{"provenance.conversation_id", e.Provenance.ConversationID},
+		{"provenance.session_id", e.Provenance.SessionID},
+		{"provenance.execution_generation_token", e.Provenance.GenerationToken},
+	} {
+		if fault := contract.CheckIdentifier(id.field, id.value); fault != nil {
+			return RefuseField(fault)
+		}
+	}
+	return nil
+}
+
+func missing(field string) *Refusal {
+	return RefuseField(&contract.FieldError{Field: field, Reason: contract.ReasonMissingExactField, Detail: "is required"})
+}

@@ -1,0 +1,431 @@
+package authority
+
+import (
+	"time"
+
+	"github.com/kandev/plugin-host/contract"
+)
+
+// EventType classifies a revision for the reader of the history.
+type EventType string
+
+// The event types. UpgradeReview is every revision that was computed again
+// without a human act and widened no grant: a manifest, a policy, an opened
+// gate, a rebuilt store.
+const (
+	EventGrant         EventType = "Grant"
+	EventNarrow        EventType = "Narrow"
+	EventRevoke        EventType = "Revoke"
+	EventUpgradeReview EventType = "UpgradeReview"
+)
+
+// ReviewReason says why what an approval asks for does not widen.
+type ReviewReason string
+
+// The review reasons.
+const (
+	ReviewActAlreadyUsed       ReviewReason = "ActAlreadyUsed"
+	ReviewDigestNotInForce     ReviewReason = "DigestNotInForce"
+	ReviewWorkspaceMismatch    ReviewReason = "WorkspaceMismatch"
+	ReviewInstallationMismatch ReviewReason = "InstallationMismatch"
+)
+
+// Review is what a human has to look at before an approval can widen.
+type Review struct {
+	Reason ReviewReason
+	// Widens lists what the approval asks for and does not get.
+	Widens contract.CapabilitySet
+	// Reactivates: it asks for Active while the row is not.
+	Reactivates bool
+	// Extends: it asks for a later expiry.
+	Extends bool
+	// Act is the name that the next act must supersede, and Digest the
+	// manifest it must name.
+	Act    string
+	Digest string
+}
+
+// Outcome is what Compute found.
+type Outcome struct {
+	// Changed: a new revision is due. Otherwise only Next.Seen may differ
+	// from the row.
+	Changed bool
+	// Next is the row as it should be; its Revision is one more when Changed.
+	Next Row
+	// Type, and in Next the cause and the actor, are set when Changed.
+	Type EventType
+	// Review is nil when the approval gets all it asks for.
+	Review *Review
+}
+
+// Compute is the "compute" step of a pass: it applies the row's hold, the
+// approval, the manifest, the policy and the gates, in this order, and tells
+// whether that is a new revision. It is a pure function of what was read;
+// name is an unpredictable act name to use if an act is due (see NewAct).
+//
+// A widening needs an act (I7): the approval names the current act as the one
+// it supersedes and the digest in force, and no other version has spent the
+// name. Everything else only narrows.
+func Compute(row Row, in Intent, now time.Time, name string) Outcome {
+	c := computation{row: row, in: in, now: now, next: row}
+	c.next.Hold, c.next.Starting = nil, false
+	c.approval = in.speaking(row.Key)
+
+	c.applyHold()
+	c.applyHistory()
+	c.applyApproval()
+	c.applyCeiling()
+	c.applyExpiry()
+	c.applyGates()
+	return c.outcome(name)
+}
+
+type computation struct {
+	row  Row
+	in   Intent
+	now  time.Time
+	next Row
+
+	approval *Approval
+	// act: an act was admitted. moved: the act's name moves. spent: no
+	// approval can use the current name any more.
+	act, moved, spent bool
+
+	cause  Cause
+	actor  Actor
+	reason string
+}
+
+// because records the first cause; later ones of the same pass are part of it.
+func (c *computation) because(cause Cause, actor Actor, reason string) {
+	if c.cause == "" {
+		c.cause, c.actor, c.reason = cause, actor, reason
+	}
+}
+
+func system() Actor { return Actor{Assurance: ActorSystem} }
+
+func (c *computation) applyHold() {
+	hold := c.row.Hold
+	if hold == nil {
+		return
+	}
+	c.next.Granted &= hold.Granted
+	c.next.ExpiresAt = earlier(c.next.ExpiresAt, hold.ExpiresAt)
+	if hold.State == StateRevoked {
+		c.revoke()
+	}
+	if hold.Cause.movesAct() {
+		c.moved = true
+		c.spent = hold.Spent || c.approval == nil ||
+			hold.UID != c.approval.UID || hold.Generation != c.approval.Generation
+	}
+	c.because(hold.Cause, hold.Actor, hold.Reason)
+}
+
+// applyHistory treats what happened between the processed version and this
+// one while nobody watched as one revocation.
+func (c *computation) applyHistory() {
+	a := c.approval
+	if a == nil {
+		return
+	}
+	seen := c.row.Seen
+	if seen.UID != "" && seen.UID != a.UID && !seen.Gone {
+		c.withdraw(CauseApprovalDeleted)
+		return
+	}
+	if a.Generation == seen.Generation && a.UID == seen.UID {
+		return
+	}
+	from := c.in.WatchedFrom
+	if from == 0 {
+		from = a.Generation
+	}
+	processed := int64(0)
+	if seen.UID == a.UID {
+		processed = seen.Generation
+	}
+	if from > processed+1 {
+		c.withdraw(CauseUnseenChange)
+	}
+}
+
+func (c *computation) withdraw(cause Cause) {
+	c.revoke()
+	c.moved, c.spent = true, true
+	c.because(cause, Actor{Assurance: ActorUnknown}, "")
+}
+
+func (c *computation) revoke() {
+	c.next.State, c.next.Granted = StateRevoked, 0
+}
+
+func (c *computation) applyApproval() {
+	switch {
+	case c.approval == nil:
+		c.applyAbsence()
+	case c.in.Installation == nil || c.in.Workspace == nil:
+		c.applyAbsence()
+	case c.admits():
+		c.applyAct()
+	default:
+		c.narrow()
+	}
+	if c.approval != nil {
+		c.next.Seen = c.next.Seen.advance(c.approval)
+	}
+}
+
+// advance moves seen forward and never back.
+func (s Seen) advance(a *Approval) Seen {
+	if s.UID == a.UID && a.Generation < s.Generation {
+		return s
+	}
+	return Seen{UID: a.UID, Generation: a.Generation, Revoked: a.Revoked}
+}
+
+// admits tells whether the approval in front of us is the next act. Names are
+// compared whole, here and, through the row's revision, in the fence.
+func (c *computation) admits() bool {
+	return !c.spent && c.approval.SupersedesAct == c.row.Act &&
+		c.approval.ManifestDigest == c.in.Installation.ManifestDigest
+}
+
+func (c *computation) applyAct() {
+	a := c.approval
+	c.act, c.moved = true, true
+	c.next.State = StateActive
+	c.next.Granted = a.Capabilities & c.in.Installation.Declared & c.in.Policy.Allowed
+	c.next.ExpiresAt = a.ExpiresAt
+	if a.Revoked {
+		c.revoke()
+	}
+	c.next.ApprovedBy = a.ApprovedBy
+	c.next.IssuedAt = c.now
+	c.next.Unproven = true
+	c.cause, c.actor, c.reason = CauseHuman, Actor{Name: a.ApprovedBy, Assurance: ActorClaimed}, a.Reason
+}
+
+// narrow lets the approval take away, which needs no name and no digest.
+func (c *computation) narrow() {
+	a, before := c.approval, c.next
+	if c.next.State == StateNone {
+		return
+	}
+	c.next.Granted &= a.Capabilities
+	if c.next.State == StateActive {
+		c.next.ExpiresAt = earlier(c.next.ExpiresAt, a.ExpiresAt)
+	}
+	if a.Revoked {
+		c.revoke()
+	}
+	if c.next.Granted != before.Granted || c.next.State != before.State || !c.next.ExpiresAt.Equal(before.ExpiresAt) {
+		c.moved = true
+		c.because(CauseHuman, Actor{Assurance: ActorUnknown}, a.Reason)
+	}
+}
+
+// applyAbsence: no approval speaks for this key, or what it stands on is gone.
+func (c *computation) applyAbsence() {
+	gone := c.approval == nil
+	switch {
+	case c.in.Installation == nil:
+		if c.next.State == StateActive || c.next.State == StateExpired {
+			c.revoke()
+			c.because(CauseUninstalled, system(), "")
+		}
+	case c.in.Workspace == nil:
+		c.loseWorkspace()
+	case gone && c.row.Seen.UID != "" && !c.row.Seen.Gone:
+		c.withdraw(c.absenceCause())
+	case gone && (c.next.State == StateActive || c.next.State == StateExpired):
+		c.withdraw(c.absenceCause())
+	}
+	if gone && c.next.Seen.UID != "" {
+		c.next.Seen.Gone = true
+		if a := c.in.Approval; a != nil && a.UID == c.next.Seen.UID {
+			c.next.Seen.Generation = max(c.next.Seen.Generation, a.Generation)
+		}
+	}
+}
+
+// loseWorkspace revokes once for each loss, and also what only waits: a grant
+// that was armed for a manifest must not fire in a namespace labelled anew.
+func (c *computation) loseWorkspace() {
+	lost := c.row.Vector.WorkspaceNamespaceUID != ""
+	if c.row.Revision == 0 {
+		lost = c.row.Seen.UID != "" && !c.row.Seen.Gone
+	}
+	if !lost {
+		return
+	}
+	c.revoke()
+	c.moved, c.spent = true, true
+	c.because(CauseWorkspaceRemoved, system(), "")
+	c.next.Vector.WorkspaceNamespace, c.next.Vector.WorkspaceNamespaceUID = "", ""
+	c.next.Sum = c.next.Vector.Sum()
+	if c.row.Revision == 0 {
+		c.next.Seen.Gone = true
+	}
+}
+
+// absenceCause: an object that stopped naming the key was edited, not deleted.
+func (c *computation) absenceCause() Cause {
+	if c.in.Approval != nil {
+		return CauseHuman
+	}
+	return CauseApprovalDeleted
+}
+
+// applyCeiling clips the grant for good at the manifest and the policy, and
+// takes in the vector. A row that was never approved follows neither.
+func (c *computation) applyCeiling() {
+	installation := c.in.Installation
+	if installation == nil || c.in.Workspace == nil || (c.next.Revision == 0 && !c.moved) {
+		return
+	}
+	c.next.Declared, c.next.Required = installation.Declared, installation.Required
+	c.next.Allowed = c.in.Policy.Allowed
+	c.next.Granted &= c.next.Declared & c.next.Allowed
+	vector := VectorOf(installation, c.in.Workspace, c.in.Policy)
+	vector.ApprovalUID = c.row.Vector.ApprovalUID
+	if c.approval != nil {
+		vector.ApprovalUID = c.approval.UID
+	}
+	c.next.Vector, c.next.Sum = vector, vector.Sum()
+
+	was := c.row.Vector
+	switch {
+	case c.row.Revision == 0:
+	case was.Version != vector.Version || was.ManifestDigest != vector.ManifestDigest ||
+		c.row.Declared != c.next.Declared || c.row.Required != c.next.Required:
+		c.because(CauseManifestChanged, system(), "")
+	case was.PolicyVersion != vector.PolicyVersion || c.row.Allowed != c.next.Allowed:
+		c.because(CausePolicyChanged, system(), "")
+	}
+}
+
+func (c *computation) applyExpiry() {
+	if c.next.State == StateActive && reached(c.next.ExpiresAt, c.now) {
+		c.next.State = StateExpired
+		c.because(CauseExpired, system(), "")
+	}
+}
+
+func (c *computation) applyGates() {
+	installation := c.in.Installation
+	if installation == nil || c.in.Workspace == nil || (c.next.Revision == 0 && !c.moved) {
+		return
+	}
+	var gates Gates
+	for _, g := range []struct {
+		closed bool
+		gate   Gates
+	}{
+		{installation.Suspended, GateSuspended},
+		{installation.ServiceAccountConflict, GateServiceAccountConflict},
+		{installation.HostVersionUnsupported, GateHostVersionUnsupported},
+		{installation.PrincipalChanged, GatePrincipalChanged},
+		// From the grant alone, other gates aside, or it would latch itself.
+		{c.next.State == StateActive && !c.next.Granted.Covers(c.next.Required), GateRequiredCapabilityUnavailable},
+	} {
+		if g.closed {
+			gates |= g.gate
+		}
+	}
+	closed, opened := gates&^c.row.Gates, c.row.Gates&^gates
+	c.next.Gates = gates
+	switch principal := c.row.Vector.ServiceAccountUID != c.next.Vector.ServiceAccountUID ||
+		c.row.Vector.ServiceAccountNamespaceUID != c.next.Vector.ServiceAccountNamespaceUID; {
+	case c.row.Revision == 0:
+	case closed&GateSuspended != 0:
+		c.because(CauseSuspended, system(), "")
+	case opened&GateSuspended != 0:
+		c.because(CauseResumed, system(), "")
+	case (closed|opened)&GatePrincipalChanged != 0 || principal:
+		c.because(CausePrincipalChanged, system(), "")
+	case closed != 0:
+		c.because(CauseGateClosed, system(), "")
+	case opened != 0:
+		c.because(CauseGateOpened, system(), "")
+	}
+}
+
+func (c *computation) outcome(name string) Outcome {
+	out := Outcome{Next: c.next}
+	out.Changed = c.moved || c.row.Hold != nil || c.row.Starting
+	if c.row.Revision > 0 {
+		out.Changed = out.Changed || c.next.State != c.row.State || c.next.Granted != c.row.Granted ||
+			!c.next.ExpiresAt.Equal(c.row.ExpiresAt) || c.next.Gates != c.row.Gates ||
+			!c.next.Vector.sameReview(c.row.Vector) || (c.next.State == StateActive && c.next.Sum != c.row.Sum) ||
+			c.next.Declared != c.row.Declared || c.next.Required != c.row.Required ||
+			c.next.Allowed != c.row.Allowed
+	}
+	if out.Changed {
+		out.Next.Revision = c.row.Revision + 1
+		out.Next.UpdatedAt = c.now
+		if c.next.State == StateNone {
+			out.Next.State = StateRevoked
+		}
+		if c.moved {
+			out.Next.Act = ActName(out.Next.Revision, name)
+		}
+		c.because(CauseStoreEpoch, system(), "")
+		out.Next.Cause, out.Next.Actor, out.Next.Reason = c.cause, c.actor, c.reason
+		out.Type = c.eventType(out.Next)
+	}
+	out.Review = c.review(out.Next)
+	return out
+}
+
+func (c *computation) eventType(next Row) EventType {
+	was := c.row
+	shrunk := was.State == StateActive && (!next.Granted.Covers(was.Granted) || later(was.ExpiresAt, next.ExpiresAt))
+	grown := was.State != StateActive || !was.Granted.Covers(next.Granted) || later(next.ExpiresAt, was.ExpiresAt)
+	switch {
+	case next.State != StateActive && (was.State == StateActive || c.moved):
+		return EventRevoke
+	case c.act && (grown || !shrunk):
+		return EventGrant
+	case c.cause == CauseManifestChanged:
+		return EventUpgradeReview
+	case shrunk || next.Gates&^was.Gates != 0 || c.moved:
+		return EventNarrow
+	default:
+		return EventUpgradeReview
+	}
+}
+
+// review says what the approval asks for beyond next, and what it would take.
+func (c *computation) review(next Row) *Review {
+	if c.in.Installation == nil || c.in.Workspace == nil || c.in.Approval == nil {
+		return nil
+	}
+	r := Review{Act: next.Act, Digest: c.in.Installation.ManifestDigest}
+	switch c.in.Approval.mismatch(c.row.Key) {
+	case MismatchInstallation:
+		r.Reason = ReviewInstallationMismatch
+		r.Widens = c.in.Approval.Capabilities
+		return &r
+	case MismatchWorkspace:
+		r.Reason = ReviewWorkspaceMismatch
+		r.Widens = c.in.Approval.Capabilities
+		return &r
+	}
+	a := c.approval
+	if c.act || a.Revoked {
+		return nil
+	}
+	r.Widens = a.Capabilities & c.in.Installation.Declared & c.in.Policy.Allowed &^ next.Granted
+	r.Reactivates = next.State != StateActive
+	r.Extends = next.State == StateActive && later(a.ExpiresAt, next.ExpiresAt)
+	if r.Widens == 0 && !r.Reactivates && !r.Extends {
+		return nil
+	}
+	r.Reason = ReviewActAlreadyUsed
+	if a.SupersedesAct == next.Act {
+		r.Reason = ReviewDigestNotInForce
+	}
+	return &r
+}

@@ -1,0 +1,177 @@
+package authority
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/kandev/plugin-host/contract"
+)
+
+// Event is the immutable record of one revision. It exists before the revision
+// has effect (I4), carries everything that rebuilds the row, and is chained to
+// the event before it.
+type Event struct {
+	Type EventType
+	// InstallationName is for readers; InstallationID is the identity.
+	InstallationName string
+	BeforeRevision   uint64
+	BeforeDigest     string
+	// Row is the row as of the event's revision. Its Hold and Starting are
+	// not part of the record: a recorded revision has neither.
+	Row Row
+	// Applied is the hold that this revision applied, if any.
+	Applied *Hold
+	// Effective is what works at this revision, at its own time.
+	Effective contract.CapabilitySet
+	// DecisionDigest covers everything above, PreviousHash the history.
+	DecisionDigest string
+	PreviousHash   string
+}
+
+// NewEvent records the outcome of Compute on row. The row in it has its audit
+// ID and its event hash set.
+func NewEvent(row Row, out Outcome, installationName string) (Event, error) {
+	e := Event{
+		Type: out.Type, InstallationName: installationName,
+		BeforeRevision: row.Revision, BeforeDigest: row.Vector.ManifestDigest,
+		Row: out.Next, Applied: row.Hold, Effective: out.Next.Effective(out.Next.UpdatedAt),
+		PreviousHash: row.EventHash,
+	}
+	e.Row.AuditID = AuditID(row.Key, out.Next.Revision)
+	digest, err := e.decisionDigest()
+	if err != nil {
+		return Event{}, fmt.Errorf("digest the event of revision %d: %w", out.Next.Revision, err)
+	}
+	e.DecisionDigest = digest
+	e.Row.EventHash = e.Hash()
+	return e, nil
+}
+
+// Name is the event's deterministic object name: one name for each revision,
+// so that a second event of a revision can't exist.
+func (e Event) Name() string { return EventName(e.Row.Key, e.Row.Revision) }
+
+// EventName is the object name of the event of a key's revision.
+func EventName(key Key, revision uint64) string {
+	return key.InstallationID + "." + key.WorkspaceID + ".r" + strconv.FormatUint(revision, 10)
+}
+
+// AuditID is the audit ID of a key's revision, the same whoever computes it.
+func AuditID(key Key, revision uint64) string {
+	digest, err := contract.CanonicalDigest([]string{
+		"authority-event", key.InstallationID, key.WorkspaceID, strconv.FormatUint(revision, 10),
+	})
+	if err != nil { // strings always encode
+		panic(fmt.Sprintf("digest an audit ID: %v", err))
+	}
+	return "ae-" + hex.EncodeToString(digest[:16])
+}
+
+// Hash is the event's link in the chain of its key.
+func (e Event) Hash() string {
+	digest, err := contract.CanonicalDigest([]string{e.PreviousHash, e.DecisionDigest})
+	if err != nil { // strings always encode
+		panic(fmt.Sprintf("digest a chain link: %v", err))
+	}
+	return digest.String()
+}
+
+// Verify checks the event against itself: its digest over its content. The
+// link to the event before it is the caller's to check.
+func (e Event) Verify() error {
+	digest, err := e.decisionDigest()
+	if err != nil {
+		return fmt.Errorf("digest event %s: %w", e.Name(), err)
+	}
+	if digest != e.DecisionDigest {
+		return fmt.Errorf("event %s: its content does not match its decision digest", e.Name())
+	}
+	return nil
+}
+
+// record is the digested form of an event: strings and numbers only, so that
+// it survives every encoding it travels through.
+type record struct {
+	Type             EventType   `json:"type"`
+	AuditID          string      `json:"auditID"`
+	InstallationID   string      `json:"installationID"`
+	InstallationName string      `json:"installationName"`
+	WorkspaceID      string      `json:"workspaceID"`
+	BeforeRevision   string      `json:"beforeRevision"`
+	Revision         string      `json:"revision"`
+	BeforeDigest     string      `json:"beforeManifestDigest"`
+	Act              string      `json:"act"`
+	State            string      `json:"state"`
+	Granted          []string    `json:"granted"`
+	Declared         []string    `json:"declared"`
+	Required         []string    `json:"required"`
+	Allowed          []string    `json:"allowed"`
+	Effective        []string    `json:"effective"`
+	ExpiresAt        string      `json:"expiresAt"`
+	Gates            []string    `json:"gates"`
+	Hold             *heldRecord `json:"hold"`
+	Vector           Vector      `json:"vector"`
+	Seen             seenRecord  `json:"seen"`
+	Actor            Actor       `json:"actor"`
+	Cause            Cause       `json:"cause"`
+	Reason           string      `json:"reason"`
+	ApprovedBy       string      `json:"approvedBy"`
+	IssuedAt         string      `json:"issuedAt"`
+	Time             string      `json:"time"`
+	Unproven         bool        `json:"unproven"`
+}
+
+type heldRecord struct {
+	State      string   `json:"state"`
+	Granted    []string `json:"granted"`
+	ExpiresAt  string   `json:"expiresAt"`
+	Cause      Cause    `json:"cause"`
+	Actor      Actor    `json:"actor"`
+	Reason     string   `json:"reason"`
+	UID        string   `json:"uid"`
+	Generation string   `json:"generation"`
+	Spent      bool     `json:"spent"`
+}
+
+type seenRecord struct {
+	UID        string `json:"uid"`
+	Generation string `json:"generation"`
+	Gone       bool   `json:"gone"`
+	Revoked    bool   `json:"revoked"`
+}
+
+func (e Event) decisionDigest() (string, error) {
+	r := e.Row
+	rec := record{
+		Type: e.Type, AuditID: r.AuditID, InstallationID: r.Key.InstallationID, InstallationName: e.InstallationName,
+		WorkspaceID: r.Key.WorkspaceID, BeforeRevision: strconv.FormatUint(e.BeforeRevision, 10),
+		Revision: strconv.FormatUint(r.Revision, 10), BeforeDigest: e.BeforeDigest, Act: r.Act, State: r.State.String(),
+		Granted: r.Granted.IDs(), Declared: r.Declared.IDs(), Required: r.Required.IDs(), Allowed: r.Allowed.IDs(),
+		Effective: e.Effective.IDs(), ExpiresAt: Timestamp(r.ExpiresAt), Gates: r.Gates.Names(), Vector: r.Vector,
+		Seen:  seenRecord{r.Seen.UID, strconv.FormatInt(r.Seen.Generation, 10), r.Seen.Gone, r.Seen.Revoked},
+		Actor: r.Actor, Cause: r.Cause, Reason: r.Reason, ApprovedBy: r.ApprovedBy,
+		IssuedAt: Timestamp(r.IssuedAt), Time: Timestamp(r.UpdatedAt), Unproven: r.Unproven,
+	}
+	if h := e.Applied; h != nil {
+		rec.Hold = &heldRecord{
+			State: h.State.String(), Granted: h.Granted.IDs(), ExpiresAt: Timestamp(h.ExpiresAt), Cause: h.Cause,
+			Actor: h.Actor, Reason: h.Reason, UID: h.UID, Generation: strconv.FormatInt(h.Generation, 10), Spent: h.Spent,
+		}
+	}
+	digest, err := contract.CanonicalDigest(rec)
+	if err != nil {
+		return "", err
+	}
+	return digest.String(), nil
+}
+
+// Timestamp is the one text form of an instant in events: RFC 3339 in UTC with
+// microseconds, "" for no instant.
+func Timestamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000000Z")
+}

@@ -1,0 +1,211 @@
+package authority
+
+import (
+	"time"
+
+	"github.com/kandev/plugin-host/contract"
+)
+
+// Hold is a narrowing that was seen and takes effect before any revision: what
+// is still allowed. It only ever shrinks; the next fence applies it, and it
+// counts as that act whatever the approval says by then, so that revoking and
+// re-applying at once still leaves a revocation behind.
+type Hold struct {
+	// State is StateActive or StateRevoked.
+	State   State
+	Granted contract.CapabilitySet
+	// ExpiresAt is the latest expiry still allowed, zero for no limit.
+	ExpiresAt time.Time
+	Cause     Cause
+	Actor     Actor
+	Reason    string
+	// UID and Generation name the first version that narrowed.
+	UID        string
+	Generation int64
+	// Spent: more than one version narrowed, so the act's name is used up
+	// whatever the spec in front of us says.
+	Spent bool
+}
+
+// Equal compares two holds, nil included.
+func (h *Hold) Equal(other *Hold) bool {
+	if h == nil || other == nil {
+		return h == other
+	}
+	return h.State == other.State && h.Granted == other.Granted && h.ExpiresAt.Equal(other.ExpiresAt) &&
+		h.Cause == other.Cause && h.Actor == other.Actor && h.Reason == other.Reason &&
+		h.UID == other.UID && h.Generation == other.Generation && h.Spent == other.Spent
+}
+
+// Merge intersects a further narrowing into h, which may be nil. The first
+// version, its cause and its actor stay; two narrowing versions of an approval
+// spend the act's name.
+func (h *Hold) Merge(next Hold) Hold {
+	if h == nil {
+		return next
+	}
+	merged := *h
+	merged.Granted &= next.Granted
+	if next.State == StateRevoked {
+		merged.State = StateRevoked
+	}
+	merged.ExpiresAt = earlier(h.ExpiresAt, next.ExpiresAt)
+	switch {
+	case !next.Cause.movesAct():
+	case !h.Cause.movesAct():
+		// A human's narrowing outranks a machine's: the history must name it.
+		merged.Cause, merged.Actor, merged.Reason = next.Cause, next.Actor, next.Reason
+		merged.UID, merged.Generation, merged.Spent = next.UID, next.Generation, next.Spent
+	case h.UID != next.UID || h.Generation != next.Generation || next.Spent:
+		merged.Spent = true
+	}
+	return merged
+}
+
+// narrowsNothing tells whether merging next into what the row already holds
+// would change nothing.
+func narrowsNothing(row *Row, next Hold) bool {
+	if row.Hold == nil {
+		return false
+	}
+	merged := row.Hold.Merge(next)
+	return merged.Equal(row.Hold)
+}
+
+// Narrowing returns the hold that version cur of the key's approval demands,
+// if any. Only a version newer than the processed one counts, and only if it
+// allows less than the row (marks and gates aside), less than the version
+// before it, or is revoked where the processed one was not: revoking a grant
+// that still waits for its digest is an act too. prev is the version handled
+// before cur, nil if none; a nil cur is a deletion of prev, or of the
+// processed object when prev is nil too.
+//
+// Where the object is another one than row.Seen.UID, the caller has confirmed
+// live that it, or its absence, is the present state: a lagging view would
+// else cost a fresh grant.
+func Narrowing(row Row, prev, cur *Approval, now time.Time) (Hold, bool) {
+	if cur != nil && row.Seen.UID == cur.UID && cur.Generation <= row.Seen.Generation {
+		return Hold{}, false
+	}
+	if cur != nil && cur.mismatch(row.Key) != MismatchNone {
+		spoke := prev != nil && prev.mismatch(row.Key) == MismatchNone
+		if !spoke && (row.Seen.UID != cur.UID || row.Seen.Gone) {
+			return Hold{}, false
+		}
+		return withdrawn(row, cur.UID, cur.Generation, CauseHuman, editor(prev, cur), cur.Reason)
+	}
+	if cur == nil {
+		uid, generation := row.Seen.UID, row.Seen.Generation
+		if prev != nil {
+			uid, generation = prev.UID, prev.Generation
+		}
+		if uid == "" || (row.Seen.UID == uid && row.Seen.Gone) {
+			return Hold{}, false
+		}
+		return withdrawn(row, uid, generation+1, CauseApprovalDeleted, Actor{Assurance: ActorUnknown}, "")
+	}
+	if row.Seen.UID != "" && cur.UID != row.Seen.UID && !row.Seen.Gone {
+		// Another object under the same name: the processed one was deleted.
+		return withdrawn(row, row.Seen.UID, row.Seen.Generation+1, CauseApprovalDeleted, Actor{Assurance: ActorUnknown}, "")
+	}
+	hold := Hold{
+		State: StateActive, Granted: row.Granted & cur.Capabilities, ExpiresAt: cur.ExpiresAt,
+		Cause: CauseHuman, Actor: editor(prev, cur), Reason: cur.Reason, UID: cur.UID, Generation: cur.Generation,
+	}
+	if cur.Revoked {
+		hold.State, hold.Granted = StateRevoked, 0
+	}
+	newlyRevoked := cur.Revoked && !(row.Seen.UID == cur.UID && row.Seen.Revoked)
+	if !allowsLess(row, cur) && !lessThanBefore(prev, cur) && !newlyRevoked || narrowsNothing(&row, hold) {
+		return Hold{}, false
+	}
+	return hold, true
+}
+
+// Loss returns the hold for a row whose installation was uninstalled or whose
+// workspace was lost, if it still allows anything.
+func Loss(row Row, cause Cause) (Hold, bool) {
+	if row.State != StateActive && row.State != StateExpired {
+		return Hold{}, false
+	}
+	hold := Hold{State: StateRevoked, Cause: cause, Actor: Actor{Assurance: ActorSystem}}
+	return hold, !narrowsNothing(&row, hold)
+}
+
+// Shrunk returns the hold for a manifest or a human policy that now allows
+// less than the row grants.
+func Shrunk(row Row, ceiling contract.CapabilitySet, cause Cause) (Hold, bool) {
+	if row.State != StateActive || ceiling.Covers(row.Granted) {
+		return Hold{}, false
+	}
+	hold := Hold{
+		State: StateActive, Granted: row.Granted & ceiling, ExpiresAt: row.ExpiresAt,
+		Cause: cause, Actor: Actor{Assurance: ActorSystem},
+	}
+	return hold, !narrowsNothing(&row, hold)
+}
+
+func withdrawn(row Row, uid string, generation int64, cause Cause, actor Actor, reason string) (Hold, bool) {
+	hold := Hold{State: StateRevoked, Cause: cause, Actor: actor, Reason: reason, UID: uid, Generation: generation}
+	return hold, !narrowsNothing(&row, hold)
+}
+
+// allowsLess compares a version with what the row lets through; marks and
+// gates don't count.
+func allowsLess(row Row, cur *Approval) bool {
+	if row.State != StateActive {
+		return false
+	}
+	granted, expires := row.Granted, row.ExpiresAt
+	if row.Hold != nil {
+		if row.Hold.State != StateActive {
+			return false
+		}
+		granted &= row.Hold.Granted
+		expires = earlier(expires, row.Hold.ExpiresAt)
+	}
+	return cur.Revoked || !cur.Capabilities.Covers(granted) || later(expires, cur.ExpiresAt)
+}
+
+// lessThanBefore compares a version with the one before it, so that revoking a
+// grant that still waits for its digest is an act too.
+func lessThanBefore(prev, cur *Approval) bool {
+	if prev == nil || prev.UID != cur.UID || cur.Generation <= prev.Generation {
+		return false
+	}
+	return cur.Revoked && !prev.Revoked || !cur.Capabilities.Covers(prev.Capabilities) ||
+		later(prev.ExpiresAt, cur.ExpiresAt)
+}
+
+// editor attributes a narrowing edit: changedBy counts only when this very
+// write changed it, otherwise nobody can say who wrote.
+func editor(prev, cur *Approval) Actor {
+	if prev != nil && cur.ChangedBy != "" && cur.ChangedBy != prev.ChangedBy {
+		return Actor{Name: cur.ChangedBy, Assurance: ActorClaimed}
+	}
+	return Actor{Assurance: ActorUnknown}
+}
+
+// Narrowings lists the holds that a live reading demands of a row, in the
+// order in which they are to be merged.
+func Narrowings(row Row, in Intent, now time.Time) []Hold {
+	var holds []Hold
+	add := func(hold Hold, ok bool) {
+		if ok {
+			holds = append(holds, hold)
+		}
+	}
+	switch {
+	case in.Installation == nil:
+		add(Loss(row, CauseUninstalled))
+	case in.Workspace == nil:
+		add(Loss(row, CauseWorkspaceRemoved))
+	default:
+		add(Narrowing(row, nil, in.Approval, now))
+		if ceiling := in.Policy.Allowed; !ceiling.Covers(row.Granted) {
+			add(Shrunk(row, ceiling, CausePolicyChanged))
+		}
+		add(Shrunk(row, in.Installation.Declared, CauseManifestChanged))
+	}
+	return holds
+}

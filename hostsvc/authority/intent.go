@@ -1,0 +1,159 @@
+package authority
+
+import (
+	"time"
+
+	"github.com/kandev/plugin-host/contract"
+)
+
+// Cause says why a revision came about.
+type Cause string
+
+// The causes of a revision.
+const (
+	CauseHuman            Cause = "Human"
+	CauseExpired          Cause = "Expired"
+	CauseApprovalDeleted  Cause = "ApprovalDeleted"
+	CauseUninstalled      Cause = "Uninstalled"
+	CauseWorkspaceRemoved Cause = "WorkspaceRemoved"
+	CauseManifestChanged  Cause = "ManifestChanged"
+	CausePolicyChanged    Cause = "PolicyChanged"
+	CauseSuspended        Cause = "Suspended"
+	CauseResumed          Cause = "Resumed"
+	CausePrincipalChanged Cause = "PrincipalChanged"
+	CauseGateClosed       Cause = "GateClosed"
+	CauseGateOpened       Cause = "GateOpened"
+	CauseUnseenChange     Cause = "UnseenChange"
+	CauseStoreEpoch       Cause = "StoreEpoch"
+)
+
+// movesAct tells whether a narrowing of this cause spends the act's name.
+// What machines do (manifests, expiry, policy, uninstall) leaves it alone, so
+// that a renewal in review is not invalidated by routine.
+func (c Cause) movesAct() bool {
+	switch c {
+	case CauseHuman, CauseApprovalDeleted, CauseWorkspaceRemoved, CauseUnseenChange:
+		return true
+	default:
+		return false
+	}
+}
+
+// Intent is what humans ask for and what the cluster says about one key, read
+// live and uncached in one go.
+type Intent struct {
+	// Approval is nil when absent or with a deletion timestamp.
+	Approval *Approval
+	// Installation is nil when uninstalled.
+	Installation *Installation
+	// Workspace is nil when the workspace has no live, bound namespace.
+	Workspace *Workspace
+	Policy    Policy
+	// WatchedFrom is the earliest generation of Approval from which on this
+	// process has handled every version; 0 when it has handled none yet.
+	WatchedFrom int64
+}
+
+// Approval is the spec of an approval object.
+type Approval struct {
+	UID            string
+	Generation     int64
+	InstallationID string
+	WorkspaceID    string
+	ManifestDigest string
+	SupersedesAct  string
+	Capabilities   contract.CapabilitySet
+	// Unknown are IDs that this Host does not know; they grant nothing.
+	Unknown    []string
+	Revoked    bool
+	ExpiresAt  time.Time
+	ApprovedBy string
+	ChangedBy  string
+	Reason     string
+}
+
+// Installation is an installation object as accepted, with its manifest.
+type Installation struct {
+	UID            string
+	ID             string
+	Name           string
+	Version        string
+	ManifestDigest string
+	Declared       contract.CapabilitySet
+	Required       contract.CapabilitySet
+	Suspended      bool
+
+	HostVersionUnsupported bool
+	ServiceAccountConflict bool
+	// PrincipalChanged: the live ServiceAccount or its namespace is not the
+	// pinned one, or the reference moved, and no human has acknowledged it.
+	PrincipalChanged bool
+
+	ServiceAccountNamespace    string
+	ServiceAccountName         string
+	ServiceAccountUID          string
+	ServiceAccountNamespaceUID string
+}
+
+// Workspace is a workspace's durable binding to a live namespace.
+type Workspace struct {
+	ID           string
+	Namespace    string
+	NamespaceUID string
+}
+
+// Mismatch says why an approval object does not speak for a key.
+type Mismatch string
+
+// The mismatches.
+const (
+	MismatchNone         Mismatch = ""
+	MismatchInstallation Mismatch = "InstallationMismatch"
+	MismatchWorkspace    Mismatch = "WorkspaceMismatch"
+)
+
+// mismatch tells whether the approval speaks for key at all. A workspace or an
+// installation other than the reviewed one counts as an absent approval: else
+// moving a label would spend a used manifest in another workspace.
+func (a *Approval) mismatch(key Key) Mismatch {
+	switch {
+	case a.InstallationID != key.InstallationID:
+		return MismatchInstallation
+	case a.WorkspaceID != key.WorkspaceID:
+		return MismatchWorkspace
+	default:
+		return MismatchNone
+	}
+}
+
+// speaking returns the approval that counts for key, or nil.
+func (in Intent) speaking(key Key) *Approval {
+	if in.Approval == nil || in.Approval.mismatch(key) != MismatchNone {
+		return nil
+	}
+	return in.Approval
+}
+
+// VectorOf returns the vector of an installation in a workspace under a
+// policy: the one function for the controllers, which record it, and for the
+// Host, which compares it.
+func VectorOf(installation *Installation, workspace *Workspace, policy Policy) Vector {
+	var v Vector
+	if installation != nil {
+		v.InstallationUID = installation.UID
+		v.Version = installation.Version
+		v.ManifestDigest = installation.ManifestDigest
+		v.Suspended = installation.Suspended
+		v.ServiceAccountNamespace = installation.ServiceAccountNamespace
+		v.ServiceAccountName = installation.ServiceAccountName
+		v.ServiceAccountUID = installation.ServiceAccountUID
+		v.ServiceAccountNamespaceUID = installation.ServiceAccountNamespaceUID
+	}
+	if workspace != nil {
+		v.WorkspaceID = workspace.ID
+		v.WorkspaceNamespace = workspace.Namespace
+		v.WorkspaceNamespaceUID = workspace.NamespaceUID
+	}
+	v.PolicyVersion = policy.Version
+	return v
+}

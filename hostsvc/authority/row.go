@@ -1,0 +1,283 @@
+package authority
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/kandev/plugin-host/contract"
+)
+
+// Key names one authority row.
+type Key struct {
+	InstallationID string
+	WorkspaceID    string
+}
+
+// State is the lasting state of a row.
+type State uint8
+
+// The states of a row. StateNone is a row of revision 0: it exists only to
+// carry what was seen or held before the first revision, and authorises
+// nothing.
+const (
+	StateNone State = iota
+	StateActive
+	StateRevoked
+	StateExpired
+)
+
+func (s State) String() string {
+	switch s {
+	case StateActive:
+		return "Active"
+	case StateRevoked:
+		return "Revoked"
+	case StateExpired:
+		return "Expired"
+	default:
+		return "None"
+	}
+}
+
+// ParseState is the inverse of State.String.
+func ParseState(text string) (State, bool) {
+	for _, s := range []State{StateActive, StateRevoked, StateExpired, StateNone} {
+		if s.String() == text {
+			return s, true
+		}
+	}
+	return StateNone, false
+}
+
+// Gates is a set of temporary blocks. Closing or opening one is a revision but
+// no human act, and opening one is no widening.
+type Gates uint8
+
+// The gates.
+const (
+	GateSuspended Gates = 1 << iota
+	GateServiceAccountConflict
+	GateWorkspaceConflict
+	GateHostVersionUnsupported
+	GatePrincipalChanged
+	GateRequiredCapabilityUnavailable
+)
+
+var gateNames = [...]struct {
+	gate Gates
+	name string
+}{
+	{GateSuspended, "Suspended"},
+	{GateServiceAccountConflict, "ServiceAccountConflict"},
+	{GateWorkspaceConflict, "WorkspaceConflict"},
+	{GateHostVersionUnsupported, "HostVersionUnsupported"},
+	{GatePrincipalChanged, "PrincipalChanged"},
+	{GateRequiredCapabilityUnavailable, "RequiredCapabilityUnavailable"},
+}
+
+// Names lists the closed gates in a fixed order; never nil.
+func (g Gates) Names() []string {
+	names := make([]string, 0, len(gateNames))
+	for _, row := range gateNames {
+		if g&row.gate != 0 {
+			names = append(names, row.name)
+		}
+	}
+	return names
+}
+
+// ParseGates returns the set that names lists; ok is false for an unknown one.
+func ParseGates(names []string) (g Gates, ok bool) {
+	for _, name := range names {
+		found := false
+		for _, row := range gateNames {
+			if row.name == name {
+				g |= row.gate
+				found = true
+			}
+		}
+		if !found {
+			return 0, false
+		}
+	}
+	return g, true
+}
+
+// Seen is the version of an approval object that was processed last.
+type Seen struct {
+	UID        string
+	Generation int64
+	// Gone: the object of this UID is known to be deleted, or to have stopped
+	// naming this row.
+	Gone bool
+	// Revoked: the processed version asked for Revoked.
+	Revoked bool
+}
+
+// Before tells whether (uid, generation) is another version than s, and, for
+// the same object, a later one.
+func (s Seen) Before(uid string, generation int64) bool {
+	return s.UID != uid || generation > s.Generation
+}
+
+// Later returns the later of two marks: seen never goes back. Marks of two
+// objects can't be ordered, so the receiver, which the row holds, gives way.
+func (s Seen) Later(next Seen) Seen {
+	if next == (Seen{}) || (s.UID == next.UID && s.Generation > next.Generation) {
+		return s
+	}
+	return next
+}
+
+// Vector is what a revision depends on besides the approval's own content. If
+// what the Host watches differs from it, the row is not up to date.
+type Vector struct {
+	// ApprovalUID is recorded and not compared: Seen says which object counts.
+	ApprovalUID             string
+	InstallationUID         string
+	Version                 string
+	ManifestDigest          string
+	Suspended               bool
+	ServiceAccountNamespace string
+	ServiceAccountName      string
+	// ServiceAccountUID and ServiceAccountNamespaceUID are the pinned
+	// principal that was reviewed.
+	ServiceAccountUID          string
+	ServiceAccountNamespaceUID string
+	WorkspaceNamespace         string
+	WorkspaceNamespaceUID      string
+	WorkspaceID                string
+	PolicyVersion              string
+}
+
+// VectorSum identifies a vector for comparison on the request path.
+type VectorSum [16]byte
+
+// sameReview compares what an upgrade review depends on, leaving out the
+// namespace that the workspace is bound to.
+func (v Vector) sameReview(other Vector) bool {
+	v.ApprovalUID, v.WorkspaceNamespace, v.WorkspaceNamespaceUID, v.WorkspaceID = "", "", "", ""
+	other.ApprovalUID, other.WorkspaceNamespace, other.WorkspaceNamespaceUID, other.WorkspaceID = "", "", "", ""
+	return v == other
+}
+
+// Sum returns the vector's identity: SHA-256 over its compared fields, each
+// with its length, cut to 16 bytes.
+func (v Vector) Sum() VectorSum {
+	hash := sha256.New()
+	var length [8]byte
+	for _, field := range []string{
+		v.InstallationUID, v.Version, v.ManifestDigest, v.ServiceAccountNamespace, v.ServiceAccountName,
+		v.ServiceAccountUID, v.ServiceAccountNamespaceUID, v.WorkspaceNamespace, v.WorkspaceNamespaceUID,
+		v.WorkspaceID, v.PolicyVersion,
+	} {
+		binary.BigEndian.PutUint64(length[:], uint64(len(field)))
+		hash.Write(length[:])
+		hash.Write([]byte(field))
+	}
+	if v.Suspended {
+		hash.Write([]byte{1})
+	}
+	var sum VectorSum
+	copy(sum[:], hash.Sum(nil))
+	return sum
+}
+
+// Assurance says how far an actor's name can be trusted.
+type Assurance string
+
+// The assurances of an actor.
+const (
+	ActorVerified Assurance = "Verified"
+	ActorClaimed  Assurance = "Claimed"
+	ActorUnknown  Assurance = "Unknown"
+	ActorSystem   Assurance = "System"
+)
+
+// Actor is who a change is attributed to. Name is empty when unknown.
+type Actor struct {
+	Name      string
+	Assurance Assurance
+}
+
+// Row is the serialisation point of one (installation, workspace): what is in
+// force. It changes only inside the fence transaction, except for Hold (any
+// replica may narrow) and Seen.
+type Row struct {
+	Key Key
+	// Revision is the one sequence of this key (I3); 0 is "never approved".
+	Revision uint64
+	// Act names the last human act, "" before the first.
+	Act   string
+	State State
+	// Granted is what the last act granted, shrunk by everything since.
+	Granted contract.CapabilitySet
+	// Declared, Required and Allowed are the manifest's ceiling, its required
+	// part and the human policy, as of this revision.
+	Declared contract.CapabilitySet
+	Required contract.CapabilitySet
+	Allowed  contract.CapabilitySet
+	// ExpiresAt is zero for no expiry.
+	ExpiresAt time.Time
+	Gates     Gates
+	// Hold is a narrowing that is in effect and not yet a revision.
+	Hold *Hold
+	// Starting: rebuilt from an event and not yet computed from live objects.
+	Starting bool
+	Vector   Vector
+	Sum      VectorSum
+	Seen     Seen
+	Actor    Actor
+	Cause    Cause
+	Reason   string
+	// ApprovedBy is the human of the last act, as recorded.
+	ApprovedBy string
+	// IssuedAt is when the last act came into force, UpdatedAt when this
+	// revision did.
+	IssuedAt  time.Time
+	UpdatedAt time.Time
+	AuditID   string
+	// EventHash is the hash of this revision's event, the link for the next.
+	EventHash string
+	// Unproven: granted before the admission policies were proven in force.
+	Unproven bool
+}
+
+// Expired tells whether the row's expiry, or its hold's, has come.
+func (r *Row) Expired(now time.Time) bool {
+	if reached(r.ExpiresAt, now) {
+		return true
+	}
+	return r.Hold != nil && reached(r.Hold.ExpiresAt, now)
+}
+
+// Effective is what works now (I2): nothing unless the row is active, no gate
+// is closed, it was computed from live objects and has not expired; otherwise
+// granted ∩ hold ∩ declared ∩ human policy.
+func (r *Row) Effective(now time.Time) contract.CapabilitySet {
+	if r.State != StateActive || r.Gates != 0 || r.Starting || r.Expired(now) {
+		return 0
+	}
+	effective := r.Granted & r.Declared & r.Allowed
+	if r.Hold != nil {
+		if r.Hold.State != StateActive {
+			return 0
+		}
+		effective &= r.Hold.Granted
+	}
+	return effective
+}
+
+func reached(deadline, now time.Time) bool { return !deadline.IsZero() && !now.Before(deadline) }
+
+// earlier returns the earlier of two expiries, where zero is "never".
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+// later tells whether expiry a grants longer than expiry b.
+func later(a, b time.Time) bool { return !b.IsZero() && (a.IsZero() || a.After(b)) }

@@ -1,0 +1,289 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/admission"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/journal"
+)
+
+// Store is the part of the store that commands run on.
+type Store interface {
+	// AuthorityRow reads one row outside any lock; nil when there is none.
+	AuthorityRow(ctx context.Context, key authority.Key) (*authority.Row, error)
+	// Write runs fn under the exclusive lock of a workspace, in a transaction
+	// that it may share with other commands of the same workspace, and returns
+	// nil only after that transaction is durable. An error of fn undoes what
+	// fn did, and only that, and is returned as it is. fn may run more than
+	// once and must not keep anything from a run that was not the last. It
+	// runs under the store's context, never the caller's: a caller that goes
+	// away changes nothing for its neighbours.
+	Write(ctx context.Context, workspaceID string, fn func(Tx) error) error
+}
+
+// Tx is one command's view of a write transaction, under the workspace's lock.
+type Tx interface {
+	// AuthorityRow reads the row by a statement after the lock.
+	AuthorityRow(key authority.Key) (*authority.Row, error)
+	// Recorded returns the entry committed under an idempotency key by an
+	// installation in this workspace.
+	Recorded(installationID, idempotencyKey string) (entry journal.Entry, found bool, err error)
+	// Version is the version that this command commits.
+	Version() domain.Version
+	// StoreEpoch is part of every resource version.
+	StoreEpoch() uint64
+	// Append adds the command's entry to the workspace's chain. The store
+	// assigns Version and the hashes.
+	Append(entry journal.Entry) error
+	TaskTx
+}
+
+// Receipts records calls that commit nothing. Append returns nil only after
+// the receipt is durable.
+type Receipts interface {
+	Append(ctx context.Context, receipt journal.Receipt) error
+}
+
+// Command is one domain command with its payload.
+type Command interface {
+	// Check returns the first fault of the payload, or nil.
+	Check() *admission.Refusal
+	// Canonical is the value whose canonical digest identifies the command,
+	// together with the method, the workspace and the guard. It holds the
+	// targets, the expected versions and the payload, nothing else.
+	Canonical() any
+	// Prepare reads the targets and checks that they are in the workspace and
+	// at the expected versions. The guard is checked next, and then the
+	// returned function makes the effect. A *admission.Refusal from either
+	// undoes everything.
+	Prepare(tx Tx, at Commit) (func() (Effect, error), error)
+	// ReadBack returns the target as it stands in tx, for a replay.
+	ReadBack(tx Tx, targetID string) (any, error)
+}
+
+// Commit is what an effect may depend on besides its payload.
+type Commit struct {
+	InstallationID string
+	WorkspaceID    string
+	Now            time.Time
+	NewID          func() string
+}
+
+// Effect is what a command did.
+type Effect struct {
+	// State is StateApplied or StateNoChange.
+	State    contract.State
+	TargetID string
+	// Before and After are resource versions; Before is "" for a creation.
+	Before, After string
+	// ReadBack is the target as of this commit.
+	ReadBack  any
+	EventType string
+	Event     any
+}
+
+// Result is the outcome of a command that was not refused.
+type Result struct {
+	State contract.State
+	// AuditID identifies this call's own audit record.
+	AuditID string
+	// Entry is the committed entry; on a replay, the first one.
+	Entry journal.Entry
+	// ReadBack is the target, read in the transaction that answered.
+	ReadBack any
+}
+
+// Executor runs commands.
+type Executor struct {
+	Store    Store
+	View     admission.View
+	Receipts Receipts
+	Now      func() time.Time
+	// NewID returns a fresh, time-ordered identifier.
+	NewID func() string
+	// NewAuditID returns a random audit ID.
+	NewAuditID func() string
+}
+
+// Run executes cmd for the installation. A refusal is in the audit before it
+// is returned.
+func (x *Executor) Run(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, cmd Command) (Result, *admission.Refusal) {
+	digest, refusal := x.check(m, env, cmd)
+	if refusal == nil {
+		result, err := x.run(ctx, installationID, m, env, cmd, digest)
+		if err == nil {
+			return result, nil
+		}
+		refusal = admission.AsRefusal(err)
+	}
+	receipt := x.receipt(installationID, m, env, digest)
+	receipt.Result, receipt.Reason, receipt.Revision = refusal.State, refusal.Reason, refusal.Revision
+	if err := x.Receipts.Append(ctx, receipt); err != nil {
+		return Result{}, admission.Unavailable()
+	}
+	recorded := *refusal
+	recorded.AuditID = receipt.AuditID
+	return Result{}, &recorded
+}
+
+func (x *Executor) check(m admission.Method, env admission.Envelope, cmd Command) (contract.Digest, *admission.Refusal) {
+	if refusal := env.CheckShape(m); refusal != nil {
+		return contract.Digest{}, refusal
+	}
+	if refusal := cmd.Check(); refusal != nil {
+		return contract.Digest{}, refusal
+	}
+	digest, err := contract.CanonicalDigest(struct {
+		Method    string           `json:"method"`
+		Workspace string           `json:"workspace"`
+		Guard     *admission.Guard `json:"guard"`
+		Command   any              `json:"command"`
+	}{m.Name, env.WorkspaceID, env.Guard, cmd.Canonical()})
+	if err != nil {
+		return contract.Digest{}, admission.RefuseField(&contract.FieldError{
+			Field: "request", Reason: contract.ReasonMalformedPrecondition, Detail: "has no canonical form",
+		})
+	}
+	return digest, nil
+}
+
+func (x *Executor) receipt(installationID string, m admission.Method, env admission.Envelope, digest contract.Digest) journal.Receipt {
+	return journal.Receipt{
+		AuditID: x.NewAuditID(), InstallationID: installationID, WorkspaceID: env.WorkspaceID, Method: m.Name,
+		Capability: m.Capability.String(), RequestID: env.RequestID, IdempotencyKey: env.IdempotencyKey,
+		RequestDigest: digest.String(), Provenance: env.Provenance.Record(), At: x.Now(),
+	}
+}
+
+func (x *Executor) run(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, cmd Command, digest contract.Digest) (Result, error) {
+	key := authority.Key{InstallationID: installationID, WorkspaceID: env.WorkspaceID}
+	row, err := x.Store.AuthorityRow(ctx, key)
+	if err != nil {
+		return Result{}, fmt.Errorf("read authority before the lock: %w", err)
+	}
+	if refusal := admission.Authorise(row, x.View, key, env.Call(m), x.Now()); refusal != nil {
+		return Result{}, refusal
+	}
+	var result Result
+	err = x.Store.Write(ctx, env.WorkspaceID, func(tx Tx) error {
+		result = Result{}
+		return x.commit(tx, key, m, env, cmd, digest, &result)
+	})
+	var replayed *replay
+	if errors.As(err, &replayed) {
+		return x.replay(ctx, m, env, installationID, digest, replayed)
+	}
+	if err != nil {
+		// result may still be written by a transaction that the caller has
+		// stopped waiting for.
+		return Result{}, err
+	}
+	return result, nil
+}
+
+// replay ends a transaction that found its own work done: nothing is to be
+// committed.
+type replay struct {
+	entry    journal.Entry
+	readBack any
+	revision uint64
+}
+
+func (*replay) Error() string { return "the command was committed before" }
+
+func (x *Executor) commit(tx Tx, key authority.Key, m admission.Method, env admission.Envelope, cmd Command, digest contract.Digest, result *Result) error {
+	row, err := tx.AuthorityRow(key)
+	if err != nil {
+		return fmt.Errorf("read authority under the lock: %w", err)
+	}
+	now := x.Now()
+	if refusal := admission.Authorise(row, x.View, key, env.Call(m), now); refusal != nil {
+		return refusal
+	}
+	entry, found, err := tx.Recorded(key.InstallationID, env.IdempotencyKey)
+	if err != nil {
+		return fmt.Errorf("look up the idempotency key: %w", err)
+	}
+	if found {
+		if entry.CommandDigest != digest {
+			return refuse(row, contract.ReasonIdempotencyMismatch, "the idempotency key was used for another command")
+		}
+		readBack, err := cmd.ReadBack(tx, entry.TargetID)
+		if err != nil {
+			return fmt.Errorf("read back the first result: %w", err)
+		}
+		return &replay{entry: entry, readBack: readBack, revision: row.Revision}
+	}
+	if env.Provenance != nil {
+		return refuse(row, contract.ReasonProvenanceRejected, "this Host can't verify the execution that the call claims to come from")
+	}
+	effect, err := x.apply(tx, row, env, cmd, Commit{
+		InstallationID: key.InstallationID, WorkspaceID: env.WorkspaceID, Now: now, NewID: x.NewID,
+	})
+	if err != nil {
+		return err
+	}
+	*result = Result{State: effect.State, AuditID: x.NewAuditID(), ReadBack: effect.ReadBack}
+	result.Entry = journal.Entry{
+		WorkspaceID: env.WorkspaceID, Version: tx.Version(), Kind: journal.KindCommand, AuditID: result.AuditID,
+		InstallationID: key.InstallationID, Revision: row.Revision, Method: m.Name, Capability: m.Capability.String(),
+		RequestID: env.RequestID, IdempotencyKey: env.IdempotencyKey, CommandDigest: digest, Result: effect.State,
+		TargetID: effect.TargetID, Before: effect.Before, After: effect.After, At: now,
+	}
+	if effect.EventType != "" {
+		if err := describe(&result.Entry, effect); err != nil {
+			return err
+		}
+	}
+	if err := tx.Append(result.Entry); err != nil {
+		return fmt.Errorf("append the journal entry: %w", err)
+	}
+	return nil
+}
+
+// apply runs the effect behind its guard. No pending transition exists yet, so
+// one that the caller names is not there (C2).
+func (x *Executor) apply(tx Tx, row *authority.Row, env admission.Envelope, cmd Command, at Commit) (Effect, error) {
+	effect, err := func() (Effect, error) {
+		makeEffect, err := cmd.Prepare(tx, at)
+		if err != nil {
+			return Effect{}, err
+		}
+		if env.Guard.Named != nil {
+			return Effect{}, admission.Refuse(contract.ReasonPendingTransitionConflict, "no such pending transition exists")
+		}
+		return makeEffect()
+	}()
+	var refusal *admission.Refusal
+	if errors.As(err, &refusal) {
+		refusal.Revision = row.Revision
+		return Effect{}, refusal
+	}
+	if err != nil {
+		return Effect{}, fmt.Errorf("apply the command: %w", err)
+	}
+	return effect, nil
+}
+
+func (x *Executor) replay(ctx context.Context, m admission.Method, env admission.Envelope, installationID string, digest contract.Digest, found *replay) (Result, error) {
+	receipt := x.receipt(installationID, m, env, digest)
+	receipt.Result, receipt.Revision = contract.StateAlreadyApplied, found.revision
+	if err := x.Receipts.Append(ctx, receipt); err != nil {
+		return Result{}, fmt.Errorf("record the replay: %w", err)
+	}
+	return Result{
+		State: contract.StateAlreadyApplied, AuditID: receipt.AuditID, Entry: found.entry, ReadBack: found.readBack,
+	}, nil
+}
+
+func refuse(row *authority.Row, reason contract.Reason, message string) *admission.Refusal {
+	refusal := admission.Refuse(reason, message)
+	refusal.Revision = row.Revision
+	return refusal
+}

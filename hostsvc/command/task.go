@@ -1,0 +1,255 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/admission"
+	"github.com/kandev/plugin-host/hostsvc/domain"
+)
+
+// TaskTx is what task commands need of a transaction. Every method is bound to
+// the transaction's workspace.
+type TaskTx interface {
+	Task(id string) (task domain.Task, found bool, err error)
+	// TaskByExternalID finds a task by its creator's own name for it.
+	TaskByExternalID(source, externalID string) (task domain.Task, found bool, err error)
+	// InsertTask adds a task at the transaction's version.
+	InsertTask(task domain.Task) error
+	// UpdateTask replaces the current row and closes the version before it.
+	UpdateTask(task domain.Task) error
+	Workflow(id string) (workflow domain.Workflow, found bool, err error)
+	WorkflowStep(id string) (step domain.WorkflowStep, found bool, err error)
+	// SlotHolders counts the tasks that hold a slot of a step: admitted and
+	// not archived.
+	SlotHolders(stepID string) (int, error)
+	// LastPosition is the highest position among a step's tasks, -1 for none.
+	LastPosition(stepID string) (int32, error)
+}
+
+// The outbox events of tasks.
+const (
+	EventTaskCreated = "task.created"
+	EventTaskUpdated = "task.updated"
+)
+
+// CreateTask places a new task at the end of a step.
+type CreateTask struct {
+	Draft domain.TaskDraft
+	// ExpectedWorkflowVersion and ExpectedStepVersion are the resource
+	// versions of the placement's targets, ExpectedParentVersion that of the
+	// parent when the draft names one.
+	ExpectedWorkflowVersion string
+	ExpectedStepVersion     string
+	ExpectedParentVersion   string
+}
+
+// Check implements Command.
+func (c CreateTask) Check() *admission.Refusal {
+	if fault := contract.CheckIdentifier("external_id", c.Draft.ExternalID); fault != nil {
+		return admission.RefuseField(fault)
+	}
+	if fault := c.Draft.Check("task."); fault != nil {
+		return admission.RefuseField(fault)
+	}
+	expected := []struct{ field, value string }{
+		{"task.workflow_step_id", c.Draft.WorkflowStepID},
+		{"expected_workflow_resource_version", c.ExpectedWorkflowVersion},
+		{"expected_workflow_step_resource_version", c.ExpectedStepVersion},
+	}
+	if c.Draft.ParentID != "" {
+		expected = append(expected, struct{ field, value string }{"expected_parent_resource_version", c.ExpectedParentVersion})
+	}
+	for _, id := range expected {
+		if fault := contract.CheckIdentifier(id.field, id.value); fault != nil {
+			return admission.RefuseField(fault)
+		}
+	}
+	return nil
+}
+
+// Canonical implements Command.
+func (c CreateTask) Canonical() any { return c }
+
+// Prepare implements Command.
+func (c CreateTask) Prepare(tx Tx, at Commit) (func() (Effect, error), error) {
+	target, feeder, err := c.targets(tx)
+	if err != nil {
+		return nil, err
+	}
+	return func() (Effect, error) { return c.create(tx, at, target, feeder) }, nil
+}
+
+func (c CreateTask) create(tx Tx, at Commit, target domain.StepLoad, feeder *domain.StepLoad) (Effect, error) {
+	source := domain.PluginSource(at.InstallationID)
+	if _, taken, err := tx.TaskByExternalID(source, c.Draft.ExternalID); err != nil {
+		return Effect{}, fmt.Errorf("look up the external ID: %w", err)
+	} else if taken {
+		return Effect{}, admission.RefuseField(&contract.FieldError{
+			Field: "external_id", Reason: contract.ReasonMalformedPrecondition, Detail: "names a task that exists already",
+		})
+	}
+	placement, ok := domain.PlaceNewTask(target, feeder)
+	if !ok {
+		return Effect{}, admission.RefuseField(&contract.FieldError{
+			Field: "task.workflow_step_id", Reason: contract.ReasonMalformedPrecondition,
+			Detail: "workflow step WIP limit exceeded",
+		})
+	}
+	last, err := tx.LastPosition(placement.StepID)
+	if err != nil {
+		return Effect{}, fmt.Errorf("find the last position of the step: %w", err)
+	}
+	task := domain.NewTask(at.NewID(), at.WorkspaceID, source, c.Draft, placement, last+1, at.Now)
+	task.Version = tx.Version()
+	if err := tx.InsertTask(task); err != nil {
+		return Effect{}, fmt.Errorf("insert the task: %w", err)
+	}
+	return Effect{
+		State: contract.StateApplied, TargetID: task.ID, After: domain.ResourceVersion(tx.StoreEpoch(), task.Version),
+		ReadBack: task, EventType: EventTaskCreated,
+	}, nil
+}
+
+// targets reads the placement's targets, lock order first: workflow, step,
+// feeder, parent.
+func (c CreateTask) targets(tx Tx) (target domain.StepLoad, feeder *domain.StepLoad, err error) {
+	workflow, found, err := tx.Workflow(c.Draft.WorkflowID)
+	if err != nil {
+		return target, nil, fmt.Errorf("read the workflow: %w", err)
+	}
+	if err := current(tx, found, workflow.Version, "task.workflow_id", c.ExpectedWorkflowVersion); err != nil {
+		return target, nil, err
+	}
+	step, found, err := tx.WorkflowStep(c.Draft.WorkflowStepID)
+	if err != nil {
+		return target, nil, fmt.Errorf("read the workflow step: %w", err)
+	}
+	found = found && step.WorkflowID == workflow.ID
+	if err := current(tx, found, step.Version, "task.workflow_step_id", c.ExpectedStepVersion); err != nil {
+		return target, nil, err
+	}
+	if target, err = load(tx, step); err != nil {
+		return target, nil, err
+	}
+	if step.PullFromStepID != "" {
+		from, found, err := tx.WorkflowStep(step.PullFromStepID)
+		if err != nil {
+			return target, nil, fmt.Errorf("read the feeder step: %w", err)
+		}
+		if found {
+			loaded, err := load(tx, from)
+			if err != nil {
+				return target, nil, err
+			}
+			feeder = &loaded
+		}
+	}
+	if c.Draft.ParentID == "" {
+		return target, feeder, nil
+	}
+	parent, found, err := tx.Task(c.Draft.ParentID)
+	if err != nil {
+		return target, nil, fmt.Errorf("read the parent task: %w", err)
+	}
+	return target, feeder, current(tx, found, parent.Version, "task.parent_id", c.ExpectedParentVersion)
+}
+
+func load(tx Tx, step domain.WorkflowStep) (domain.StepLoad, error) {
+	holders, err := tx.SlotHolders(step.ID)
+	if err != nil {
+		return domain.StepLoad{}, fmt.Errorf("count the slots of the step: %w", err)
+	}
+	return domain.StepLoad{Step: step, Holders: holders}, nil
+}
+
+// current refuses a target that is not in the workspace, or not at the version
+// that the caller expects.
+func current(tx Tx, found bool, version domain.Version, field, expected string) error {
+	if !found {
+		refusal := admission.Refuse(contract.ReasonWorkspaceTargetNotFound, "no such target in this workspace")
+		refusal.Field = field
+		return refusal
+	}
+	if domain.ResourceVersion(tx.StoreEpoch(), version) != expected {
+		refusal := admission.Refuse(contract.ReasonStaleResourceVersion, "the target has another resource version")
+		refusal.Field = field
+		return refusal
+	}
+	return nil
+}
+
+// ReadBack implements Command.
+func (c CreateTask) ReadBack(tx Tx, targetID string) (any, error) { return readTask(tx, targetID) }
+
+// UpdateTask changes fields of a task.
+type UpdateTask struct {
+	TaskID          string
+	ExpectedVersion string
+	Patch           domain.TaskPatch
+}
+
+// Check implements Command.
+func (c UpdateTask) Check() *admission.Refusal {
+	for _, id := range []struct{ field, value string }{
+		{"task_id", c.TaskID}, {"expected_resource_version", c.ExpectedVersion},
+	} {
+		if fault := contract.CheckIdentifier(id.field, id.value); fault != nil {
+			return admission.RefuseField(fault)
+		}
+	}
+	if fault := c.Patch.Check(); fault != nil {
+		return admission.RefuseField(fault)
+	}
+	return nil
+}
+
+// Canonical implements Command.
+func (c UpdateTask) Canonical() any { return c }
+
+// Prepare implements Command.
+func (c UpdateTask) Prepare(tx Tx, at Commit) (func() (Effect, error), error) {
+	task, found, err := tx.Task(c.TaskID)
+	if err != nil {
+		return nil, fmt.Errorf("read the task: %w", err)
+	}
+	if err := current(tx, found, task.Version, "task_id", c.ExpectedVersion); err != nil {
+		return nil, err
+	}
+	return func() (Effect, error) { return c.update(tx, at, task) }, nil
+}
+
+func (c UpdateTask) update(tx Tx, at Commit, task domain.Task) (Effect, error) {
+	before := domain.ResourceVersion(tx.StoreEpoch(), task.Version)
+	patched, changed := c.Patch.Apply(task, at.Now)
+	if !changed {
+		return Effect{State: contract.StateNoChange, TargetID: task.ID, Before: before, After: before, ReadBack: task}, nil
+	}
+	patched.Version = tx.Version()
+	if err := tx.UpdateTask(patched); err != nil {
+		return Effect{}, fmt.Errorf("update the task: %w", err)
+	}
+	return Effect{
+		State: contract.StateApplied, TargetID: task.ID, Before: before,
+		After: domain.ResourceVersion(tx.StoreEpoch(), patched.Version), ReadBack: patched, EventType: EventTaskUpdated,
+	}, nil
+}
+
+// ReadBack implements Command.
+func (c UpdateTask) ReadBack(tx Tx, targetID string) (any, error) { return readTask(tx, targetID) }
+
+// errVanished: a task that a committed command wrote is not there. Tasks are
+// never deleted by an exact command.
+var errVanished = errors.New("the task of a committed command is not in the store")
+
+func readTask(tx Tx, id string) (any, error) {
+	task, found, err := tx.Task(id)
+	if err != nil {
+		return nil, fmt.Errorf("read the task: %w", err)
+	}
+	if !found {
+		return nil, errVanished
+	}
+	return task, nil
+}

@@ -1,0 +1,267 @@
+package domain
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kandev/plugin-host/contract"
+)
+
+// TaskState is the state of a task.
+type TaskState string
+
+// The task states.
+const (
+	TaskTodo            TaskState = "TODO"
+	TaskCreated         TaskState = "CREATED"
+	TaskScheduling      TaskState = "SCHEDULING"
+	TaskInProgress      TaskState = "IN_PROGRESS"
+	TaskReview          TaskState = "REVIEW"
+	TaskBlocked         TaskState = "BLOCKED"
+	TaskWaitingForInput TaskState = "WAITING_FOR_INPUT"
+	TaskCompleted       TaskState = "COMPLETED"
+	TaskFailed          TaskState = "FAILED"
+	TaskCancelled       TaskState = "CANCELLED"
+)
+
+var taskStates = []TaskState{
+	TaskTodo, TaskCreated, TaskScheduling, TaskInProgress, TaskReview, TaskBlocked,
+	TaskWaitingForInput, TaskCompleted, TaskFailed, TaskCancelled,
+}
+
+// Terminal tells whether the state ends a task.
+func (s TaskState) Terminal() bool {
+	return s == TaskCompleted || s == TaskFailed || s == TaskCancelled
+}
+
+// TaskPriority is the priority of a task.
+type TaskPriority string
+
+// The task priorities; DefaultTaskPriority is used when none is named.
+const (
+	PriorityCritical    TaskPriority = "critical"
+	PriorityHigh        TaskPriority = "high"
+	PriorityMedium      TaskPriority = "medium"
+	PriorityLow         TaskPriority = "low"
+	DefaultTaskPriority              = PriorityMedium
+)
+
+var taskPriorities = []TaskPriority{PriorityCritical, PriorityHigh, PriorityMedium, PriorityLow}
+
+// Task is a unit of work in a workspace.
+type Task struct {
+	ID             string
+	WorkspaceID    string
+	WorkflowID     string
+	WorkflowStepID string
+	// Position orders the tasks of a step; an arrival goes last.
+	Position    int32
+	Title       string
+	Description string
+	State       TaskState
+	Priority    TaskPriority
+	ParentID    string
+	Labels      []string
+	// ExternalID is the creator's own name of the task, unique among the
+	// tasks of one source in a workspace.
+	ExternalID string
+	// Source says who created the task, see PluginSource.
+	Source string
+	// WIPAdmitted is false while the task waits for a slot of
+	// QueuedForStepID.
+	WIPAdmitted     bool
+	QueuedForStepID string
+	QueuedAt        time.Time
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
+	StartedAt       time.Time
+	CompletedAt     time.Time
+	ArchivedAt      time.Time
+	Version         Version
+}
+
+// PluginSource is the source of what an installation creates.
+func PluginSource(installationID string) string { return "plugin:" + installationID }
+
+// TaskDraft is what a caller names when it creates a task.
+type TaskDraft struct {
+	WorkflowID     string
+	WorkflowStepID string
+	Title          string
+	Description    string
+	Priority       string
+	ParentID       string
+	ExternalID     string
+}
+
+// Check returns the first fault of the draft, with field names under prefix.
+func (d TaskDraft) Check(prefix string) *contract.FieldError {
+	if fault := contract.CheckIdentifier(prefix+"workflow_id", d.WorkflowID); fault != nil {
+		return fault
+	}
+	if d.WorkflowStepID != "" {
+		if fault := contract.CheckIdentifier(prefix+"workflow_step_id", d.WorkflowStepID); fault != nil {
+			return fault
+		}
+	}
+	if d.ParentID != "" {
+		if fault := contract.CheckIdentifier(prefix+"parent_id", d.ParentID); fault != nil {
+			return fault
+		}
+	}
+	if fault := checkTitle(prefix+"title", d.Title); fault != nil {
+		return fault
+	}
+	if fault := contract.CheckText(prefix+"description", d.Description, contract.MaxDescriptionBytes); fault != nil {
+		return fault
+	}
+	if d.Priority != "" {
+		return checkPriority(prefix+"priority", d.Priority)
+	}
+	return nil
+}
+
+// Placement is the outcome of WIP admission for a task that arrives at a step.
+type Placement struct {
+	// StepID is where the row stands.
+	StepID          string
+	Admitted        bool
+	QueuedForStepID string
+}
+
+// StepLoad is a step with the number of tasks that hold its slots.
+type StepLoad struct {
+	Step    WorkflowStep
+	Holders int
+}
+
+func (l StepLoad) full() bool { return l.Step.WIPLimit > 0 && l.Holders >= int(l.Step.WIPLimit) }
+
+// PlaceNewTask decides where a new task goes: into target when it has a slot;
+// otherwise into the feeder when there is one with a slot, queued for target;
+// with no feeder it stands in target, not admitted. ok is false when target
+// and its feeder are both full.
+func PlaceNewTask(target StepLoad, feeder *StepLoad) (p Placement, ok bool) {
+	switch {
+	case !target.full():
+		return Placement{StepID: target.Step.ID, Admitted: true}, true
+	case feeder == nil:
+		return Placement{StepID: target.Step.ID, QueuedForStepID: target.Step.ID}, true
+	case !feeder.full():
+		return Placement{StepID: feeder.Step.ID, Admitted: true, QueuedForStepID: target.Step.ID}, true
+	default:
+		return Placement{}, false
+	}
+}
+
+// NewTask builds the task that a checked draft describes.
+func NewTask(id, workspaceID, source string, d TaskDraft, p Placement, position int32, now time.Time) Task {
+	priority := DefaultTaskPriority
+	if d.Priority != "" {
+		priority = TaskPriority(d.Priority)
+	}
+	t := Task{
+		ID: id, WorkspaceID: workspaceID, WorkflowID: d.WorkflowID, WorkflowStepID: p.StepID, Position: position,
+		Title: d.Title, Description: d.Description, State: TaskTodo, Priority: priority, ParentID: d.ParentID,
+		ExternalID: d.ExternalID, Source: source, WIPAdmitted: p.Admitted, QueuedForStepID: p.QueuedForStepID,
+		CreatedAt: now, UpdatedAt: now,
+	}
+	if p.QueuedForStepID != "" {
+		t.QueuedAt = now
+	}
+	return t
+}
+
+// TaskPatch names the fields an update changes; nil leaves a field alone.
+type TaskPatch struct {
+	Title       *string
+	Description *string
+	State       *string
+	Priority    *string
+}
+
+// Empty tells whether the patch names no field.
+func (p TaskPatch) Empty() bool {
+	return p.Title == nil && p.Description == nil && p.State == nil && p.Priority == nil
+}
+
+// Check returns the first fault of the patch. SCHEDULING is the scheduler's
+// own state and can't be set by a caller.
+func (p TaskPatch) Check() *contract.FieldError {
+	if p.Empty() {
+		return &contract.FieldError{
+			Field: "title", Reason: contract.ReasonMissingExactField,
+			Detail: "at least one of title, description, state and priority is required",
+		}
+	}
+	if p.Title != nil {
+		if fault := checkTitle("title", *p.Title); fault != nil {
+			return fault
+		}
+	}
+	if p.Description != nil {
+		if fault := contract.CheckText("description", *p.Description, contract.MaxDescriptionBytes); fault != nil {
+			return fault
+		}
+	}
+	if p.State != nil {
+		if !slices.Contains(taskStates, TaskState(*p.State)) || TaskState(*p.State) == TaskScheduling {
+			return malformed("state", "is not a state that a caller can set")
+		}
+	}
+	if p.Priority != nil {
+		return checkPriority("priority", *p.Priority)
+	}
+	return nil
+}
+
+// Apply returns the task with the patch applied; changed is false when the
+// task already is as asked.
+func (p TaskPatch) Apply(t Task, now time.Time) (patched Task, changed bool) {
+	patched = t
+	if p.Title != nil {
+		patched.Title = *p.Title
+	}
+	if p.Description != nil {
+		patched.Description = *p.Description
+	}
+	if p.Priority != nil {
+		patched.Priority = TaskPriority(*p.Priority)
+	}
+	if p.State != nil {
+		patched.State = TaskState(*p.State)
+	}
+	if patched.Title == t.Title && patched.Description == t.Description &&
+		patched.Priority == t.Priority && patched.State == t.State {
+		return t, false
+	}
+	if patched.State == TaskInProgress && patched.StartedAt.IsZero() {
+		patched.StartedAt = now
+	}
+	switch {
+	case patched.State.Terminal() && !t.State.Terminal():
+		patched.CompletedAt = now
+	case !patched.State.Terminal():
+		patched.CompletedAt = time.Time{}
+	}
+	patched.UpdatedAt = now
+	return patched, true
+}
+
+func checkTitle(field, title string) *contract.FieldError {
+	if title == "" {
+		return &contract.FieldError{Field: field, Reason: contract.ReasonMissingExactField, Detail: "is required"}
+	}
+	return contract.CheckText(field, title, contract.MaxTitleBytes)
+}
+
+func checkPriority(field, priority string) *contract.FieldError {
+	if !slices.Contains(taskPriorities, TaskPriority(priority)) {
+		return malformed(field, "is not one of critical, high, medium and low")
+	}
+	return nil
+}
+
+func malformed(field, detail string) *contract.FieldError {
+	return &contract.FieldError{Field: field, Reason: contract.ReasonMalformedPrecondition, Detail: detail}
+}

@@ -1,0 +1,180 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/kandev/plugin-host/hostsvc/authority"
+)
+
+// maxRounds bounds the rounds of one pass. Each round is caused by a change
+// made meanwhile; a pass that can't catch up returns an error and is run again.
+const maxRounds = 8
+
+// Pass runs passes for one leader's term.
+type Pass struct {
+	Intent  Intent
+	History History
+	Events  Events
+	Ledger  Ledger
+	Status  Status
+	// Now is the clock; it is read once a round.
+	Now func() time.Time
+	// Random is the source of act names.
+	Random io.Reader
+}
+
+// Result tells the caller what a pass left behind.
+type Result struct {
+	// Row is the row in force.
+	Row authority.Row
+	// Wake is when the row must be computed again although nothing changes:
+	// its expiry. Zero for never.
+	Wake time.Time
+}
+
+// Run makes one pass for key. It returns when the row is what the objects ask
+// for and the status says so. Errors wrap ErrDeposed when the term is over;
+// every other error is worth another try.
+func (p *Pass) Run(ctx context.Context, term Term, key authority.Key) (Result, error) {
+	for range maxRounds {
+		row, settled, err := p.round(ctx, term, key)
+		switch {
+		case errors.Is(err, ErrOvertaken), errors.Is(err, ErrConflict):
+			continue
+		case err != nil:
+			return Result{}, fmt.Errorf("pass for installation %s in workspace %s: %w", key.InstallationID, key.WorkspaceID, err)
+		case settled:
+			result := Result{Row: row}
+			if row.State == authority.StateActive {
+				result.Wake = row.ExpiresAt
+			}
+			return result, nil
+		}
+	}
+	return Result{}, fmt.Errorf("pass for installation %s in workspace %s: %w after %d rounds",
+		key.InstallationID, key.WorkspaceID, ErrOvertaken, maxRounds)
+}
+
+// round is hold, compute, event, fence, or, when the row is up to date, seen
+// and status. The row is read first: a change that comes between the reads can
+// then only make the fence fail.
+func (p *Pass) round(ctx context.Context, term Term, key authority.Key) (row authority.Row, settled bool, err error) {
+	if row, err = p.Ledger.Row(ctx, key); err != nil {
+		return row, false, fmt.Errorf("read the row: %w", err)
+	}
+	reading, err := p.read(ctx, key)
+	if err != nil {
+		return row, false, err
+	}
+	now := p.now()
+	if row, err = p.hold(ctx, row, reading.Intent, now); err != nil {
+		return row, false, err
+	}
+	suffix, err := authority.NewActSuffix(p.Random)
+	if err != nil {
+		return row, false, err
+	}
+	out := authority.Compute(row, reading.Intent, now, suffix)
+	if out.Changed {
+		return row, false, p.advance(ctx, term, row, out, reading.InstallationName)
+	}
+	if out.Next.Seen != row.Seen {
+		if err := p.Ledger.MarkSeen(ctx, term, row, out.Next.Seen); err != nil {
+			return row, false, fmt.Errorf("record the processed version: %w", err)
+		}
+		row.Seen = out.Next.Seen
+	}
+	if reading.Object != nil {
+		report := authority.NewReport(row, reading.Intent, out.Review, now)
+		if err := p.Status.Apply(ctx, *reading.Object, report); err != nil {
+			return row, false, fmt.Errorf("write the status: %w", err)
+		}
+	}
+	return row, true, nil
+}
+
+// now has the resolution of what events record, so that an instant is the same
+// in the row and in its event.
+func (p *Pass) now() time.Time { return p.Now().UTC().Truncate(time.Microsecond) }
+
+func (p *Pass) read(ctx context.Context, key authority.Key) (Reading, error) {
+	reading, err := p.Intent.Read(ctx, key)
+	if err != nil {
+		return Reading{}, fmt.Errorf("read the objects live: %w", err)
+	}
+	if reading.Intent.Approval != nil && reading.Object != nil {
+		reading.Intent.WatchedFrom, err = p.History.WatchedFrom(ctx, *reading.Object, reading.Intent.Approval.Generation)
+		if err != nil {
+			return Reading{}, fmt.Errorf("wait for the watch to handle what was read live: %w", err)
+		}
+	}
+	return reading, nil
+}
+
+// hold writes what was read and allows less than the row, before anything
+// slower is tried.
+func (p *Pass) hold(ctx context.Context, row authority.Row, in authority.Intent, now time.Time) (authority.Row, error) {
+	for _, hold := range authority.Narrowings(row, in, now) {
+		held, err := p.Ledger.Hold(ctx, row.Key, hold)
+		if err != nil {
+			return row, fmt.Errorf("hold a narrowing: %w", err)
+		}
+		row = held
+	}
+	return row, nil
+}
+
+// advance makes the event of the next revision exist and fences the row to it.
+func (p *Pass) advance(ctx context.Context, term Term, row authority.Row, out authority.Outcome, installationName string) error {
+	event, err := authority.NewEvent(row, out, installationName)
+	if err != nil {
+		return err
+	}
+	err = p.Events.Create(ctx, event)
+	if errors.Is(err, ErrEventExists) {
+		return p.obey(ctx, term, row)
+	}
+	if err != nil {
+		return fmt.Errorf("create the event of revision %d: %w", event.Row.Revision, err)
+	}
+	if err := p.Ledger.Fence(ctx, term, row, event.Row); err != nil {
+		return fmt.Errorf("fence to revision %d: %w", event.Row.Revision, err)
+	}
+	return nil
+}
+
+// obey fences the row to an event that somebody created and did not live to
+// fence. Its content is the truth of its revision, whatever would be computed
+// now; what is desired now and is narrower becomes a hold, so that power never
+// comes back in between, and the next round records it.
+func (p *Pass) obey(ctx context.Context, term Term, row authority.Row) error {
+	revision := row.Revision + 1
+	event, err := p.Events.Get(ctx, row.Key, revision)
+	if err != nil {
+		return fmt.Errorf("read the existing event of revision %d: %w", revision, err)
+	}
+	if err := event.Verify(); err != nil {
+		return err
+	}
+	reading, err := p.read(ctx, row.Key)
+	if err != nil {
+		return err
+	}
+	to := event.Row
+	to.Seen = row.Seen.Later(to.Seen)
+	if row.Hold != nil && !row.Hold.Equal(event.Applied) {
+		to.Hold = row.Hold
+	}
+	for _, hold := range authority.Narrowings(to, reading.Intent, p.now()) {
+		merged := to.Hold.Merge(hold)
+		to.Hold = &merged
+	}
+	if err := p.Ledger.Fence(ctx, term, row, to); err != nil {
+		return fmt.Errorf("fence to the existing revision %d: %w", revision, err)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/admission"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/journal"
+)
+
+// Store is the part of the store that queries run on.
+type Store interface {
+	// Read runs fn on one consistent snapshot of the whole store. It begins
+	// after every commit that was durable before the call.
+	Read(ctx context.Context, fn func(Snapshot) error) error
+}
+
+// Snapshot is one consistent state of the store. It is valid inside the
+// function it was passed to only.
+type Snapshot interface {
+	AuthorityRow(key authority.Key) (*authority.Row, error)
+	StoreEpoch() uint64
+	// Head is a workspace's newest version, and the oldest version that lists
+	// can still be read as of. Both are zero for an unknown workspace.
+	Head(workspaceID string) (newest, oldest domain.Version, err error)
+	TopologySnapshot
+	TaskSnapshot
+	ContextSnapshot
+}
+
+// Receipts records reads and refusals. Append returns nil only after the
+// receipt is durable.
+type Receipts interface {
+	Append(ctx context.Context, receipt journal.Receipt) error
+}
+
+// Reader runs exact reads.
+type Reader struct {
+	Store    Store
+	View     admission.View
+	Receipts Receipts
+	Cursors  *Cursors
+	Now      func() time.Time
+	// NewAuditID returns a random audit ID.
+	NewAuditID func() string
+}
+
+// Receipt is what a successful read carries: which authority saw which world.
+type Receipt struct {
+	AuditID     string
+	WorkspaceID string
+	Revision    uint64
+	RequestID   string
+	// Snapshot is the version of the world that was read.
+	Snapshot   string
+	ObservedAt time.Time
+}
+
+// read takes one exact read through its steps. It returns data only together
+// with a durable receipt: no receipt, no data. fn reads the data in the
+// snapshot that authorised it and returns the version of the world it read.
+func read[T any](ctx context.Context, r *Reader, installationID string, m admission.Method, env admission.Envelope, check *admission.Refusal, digest string, fn func(Snapshot, *authority.Row) (T, domain.Version, error)) (T, Receipt, *admission.Refusal) {
+	var data T
+	record := journal.Receipt{
+		AuditID: r.NewAuditID(), InstallationID: installationID, WorkspaceID: env.WorkspaceID, Method: m.Name,
+		Capability: m.Capability.String(), RequestID: env.RequestID, RequestDigest: digest,
+		Result: contract.StateApplied, At: r.Now(),
+	}
+	refusal := env.CheckShape(m)
+	if refusal == nil {
+		refusal = check
+	}
+	if refusal == nil {
+		err := r.Store.Read(ctx, func(snapshot Snapshot) error {
+			key := authority.Key{InstallationID: installationID, WorkspaceID: env.WorkspaceID}
+			row, err := snapshot.AuthorityRow(key)
+			if err != nil {
+				return fmt.Errorf("read authority: %w", err)
+			}
+			if refusal := admission.Authorise(row, r.View, key, env.Call(m), r.Now()); refusal != nil {
+				return refusal
+			}
+			record.Revision = row.Revision
+			var version domain.Version
+			if data, version, err = fn(snapshot, row); err != nil {
+				return err
+			}
+			record.Snapshot = domain.ResourceVersion(snapshot.StoreEpoch(), version)
+			return nil
+		})
+		if err != nil {
+			refusal = admission.AsRefusal(err)
+		}
+	}
+	if refusal != nil {
+		record.Result, record.Reason = refusal.State, refusal.Reason
+		record.Revision = max(record.Revision, refusal.Revision)
+	}
+	var none T
+	if err := r.Receipts.Append(ctx, record); err != nil {
+		return none, Receipt{}, admission.Unavailable()
+	}
+	if refusal != nil {
+		recorded := *refusal
+		recorded.AuditID = record.AuditID
+		return none, Receipt{}, &recorded
+	}
+	return data, Receipt{
+		AuditID: record.AuditID, WorkspaceID: env.WorkspaceID, Revision: record.Revision, RequestID: env.RequestID,
+		Snapshot: record.Snapshot, ObservedAt: record.At,
+	}, nil
+}

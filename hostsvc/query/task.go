@@ -1,0 +1,84 @@
+package query
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/admission"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/domain"
+)
+
+// TaskSnapshot is what task queries need of a snapshot.
+type TaskSnapshot interface {
+	Task(workspaceID, id string) (task domain.Task, found bool, err error)
+	// Tasks lists at most limit tasks with an ID above after, in the order of
+	// their IDs, as they were at version asOf.
+	Tasks(workspaceID string, filter TaskFilter, asOf domain.Version, after string, limit int) ([]domain.Task, error)
+}
+
+// TaskFilter narrows a list of tasks. Every given part must match; an empty
+// part matches everything.
+type TaskFilter struct {
+	WorkflowIDs []string
+	States      []string
+	// Parent selects the children of one task; a pointer to "" selects tasks
+	// without a parent.
+	Parent          *string
+	IncludeArchived bool
+}
+
+// Check returns the first fault of the filter.
+func (f TaskFilter) Check() *admission.Refusal {
+	if n := len(f.WorkflowIDs) + len(f.States); n > contract.MaxFilterValues {
+		return admission.RefuseField(&contract.FieldError{
+			Field: "filter", Reason: contract.ReasonMalformedPrecondition,
+			Detail: fmt.Sprintf("has %d values, at most %d are allowed", n, contract.MaxFilterValues),
+		})
+	}
+	for _, list := range []struct {
+		field  string
+		values []string
+	}{{"filter.workflow_ids", f.WorkflowIDs}, {"filter.states", f.States}} {
+		for i, value := range list.values {
+			if fault := contract.CheckIdentifier(fmt.Sprintf("%s[%d]", list.field, i), value); fault != nil {
+				return admission.RefuseField(fault)
+			}
+		}
+	}
+	if f.Parent != nil && *f.Parent != "" {
+		if fault := contract.CheckIdentifier("filter.parent_id", *f.Parent); fault != nil {
+			return admission.RefuseField(fault)
+		}
+	}
+	return nil
+}
+
+// Task reads one task of a workspace (GetTaskExact).
+func (r *Reader) Task(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, taskID string) (domain.Task, Receipt, *admission.Refusal) {
+	var check *admission.Refusal
+	if fault := contract.CheckIdentifier("task_id", taskID); fault != nil {
+		check = admission.RefuseField(fault)
+	}
+	return read(ctx, r, installationID, m, env, check, "", func(s Snapshot, _ *authority.Row) (domain.Task, domain.Version, error) {
+		task, found, err := s.Task(env.WorkspaceID, taskID)
+		if err != nil {
+			return domain.Task{}, 0, fmt.Errorf("read the task: %w", err)
+		}
+		if !found {
+			refusal := admission.Refuse(contract.ReasonWorkspaceTargetNotFound, "no such target in this workspace")
+			refusal.Field = "task_id"
+			return domain.Task{}, 0, refusal
+		}
+		return task, task.Version, nil
+	})
+}
+
+// Tasks lists the tasks of a workspace, snapshot-bound (ListTasksExact).
+func (r *Reader) Tasks(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, filter TaskFilter, page Page) (List[domain.Task], Receipt, *admission.Refusal) {
+	return list(ctx, r, installationID, m, env, page, filter, filter.Check(),
+		func(s Snapshot, asOf domain.Version, after string, limit int) ([]domain.Task, error) {
+			return s.Tasks(env.WorkspaceID, filter, asOf, after, limit)
+		}, func(t domain.Task) string { return t.ID })
+}

@@ -1,0 +1,63 @@
+package query
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/admission"
+	"github.com/kandev/plugin-host/hostsvc/domain"
+)
+
+// TopologySnapshot is what topology queries need of a snapshot. Lists are as
+// of a version, above a key, in key order, of at most limit items.
+type TopologySnapshot interface {
+	Workspace(workspaceID string, asOf domain.Version) (workspace domain.Workspace, found bool, err error)
+	Workflows(workspaceID string, asOf domain.Version, after string, limit int) ([]domain.Workflow, error)
+	// WorkflowSteps lists the steps of a workflow in the order of StepKey.
+	WorkflowSteps(workspaceID, workflowID string, asOf domain.Version, after string, limit int) ([]domain.WorkflowStep, error)
+}
+
+// StepKey orders the steps of a workflow by position and then by ID, as a text
+// that sorts the same.
+func StepKey(s domain.WorkflowStep) string {
+	position := strconv.FormatUint(uint64(uint32(s.Position)^1<<31), 10) //nolint:gosec // order-preserving bias of a signed position
+	const width = 10
+	for len(position) < width {
+		position = "0" + position
+	}
+	return position + "/" + s.ID
+}
+
+// Workspaces lists the one workspace that the request names
+// (ListWorkspacesExact).
+func (r *Reader) Workspaces(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, page Page) (List[domain.Workspace], Receipt, *admission.Refusal) {
+	return list(ctx, r, installationID, m, env, page, nil, nil,
+		func(s Snapshot, asOf domain.Version, after string, _ int) ([]domain.Workspace, error) {
+			workspace, found, err := s.Workspace(env.WorkspaceID, asOf)
+			if err != nil || !found || after >= workspace.ID {
+				return nil, err
+			}
+			return []domain.Workspace{workspace}, nil
+		}, func(w domain.Workspace) string { return w.ID })
+}
+
+// Workflows lists the workflows of a workspace (ListWorkflowsExact).
+func (r *Reader) Workflows(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, page Page) (List[domain.Workflow], Receipt, *admission.Refusal) {
+	return list(ctx, r, installationID, m, env, page, nil, nil,
+		func(s Snapshot, asOf domain.Version, after string, limit int) ([]domain.Workflow, error) {
+			return s.Workflows(env.WorkspaceID, asOf, after, limit)
+		}, func(w domain.Workflow) string { return w.ID })
+}
+
+// WorkflowSteps lists the steps of a workflow (ListWorkflowStepsExact).
+func (r *Reader) WorkflowSteps(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, workflowID string, page Page) (List[domain.WorkflowStep], Receipt, *admission.Refusal) {
+	var check *admission.Refusal
+	if fault := contract.CheckIdentifier("workflow_id", workflowID); fault != nil {
+		check = admission.RefuseField(fault)
+	}
+	return list(ctx, r, installationID, m, env, page, workflowID, check,
+		func(s Snapshot, asOf domain.Version, after string, limit int) ([]domain.WorkflowStep, error) {
+			return s.WorkflowSteps(env.WorkspaceID, workflowID, asOf, after, limit)
+		}, StepKey)
+}
