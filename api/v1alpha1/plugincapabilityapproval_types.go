@@ -79,26 +79,32 @@ type PluginCapabilityApprovalSpec struct {
 	State State `json:"state,omitempty"`
 
 	// approvedBy is the human who granted, as the cluster authenticates them, 1
-	// to 256 characters. Example: `ada@example.com`.
+	// to 256 characters, none of them a control character. Example:
+	// `ada@example.com`.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
 	ApprovedBy string `json:"approvedBy"`
 
 	// changedBy is the human who narrowed the grant later, at most 256
-	// characters. Looked at only in the write that changes it. Example:
-	// `grace@example.com`.
+	// characters, none of them a control character. Looked at only in the write
+	// that changes it. Example: `grace@example.com`.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
 	ChangedBy string `json:"changedBy,omitempty"`
 
-	// reason is why, for those who read the history, at most 1024 characters.
+	// reason is why, for those who read the history, at most 1024 characters, of
+	// the control characters only tab and line ends: not every store can hold the
+	// others, and a text must never stand in the way of a revocation.
 	// Example: `Stand-up bot for the payments team, reviewed in PR 118.`
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$`
 	Reason string `json:"reason,omitempty"`
 
 	// expiresAt is the instant at which the grant ends by the Host's own clock,

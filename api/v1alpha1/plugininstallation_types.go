@@ -88,10 +88,12 @@ type ManifestCapability struct {
 	Required bool `json:"required,omitempty"`
 
 	// reason tells the reviewing human in at most 1024 characters what the
-	// plugin does with it. Example: `Creates the follow-up tasks of a stand-up.`
+	// plugin does with it; of the control characters only tab and line ends.
+	// Example: `Creates the follow-up tasks of a stand-up.`
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$`
 	Reason string `json:"reason,omitempty"`
 }
 

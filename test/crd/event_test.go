@@ -157,6 +157,11 @@ var _ = Describe("PluginCapabilityApprovalEvent", func() {
 		Entry("a hold without a cause", "spec.hold", with(hold(), "cause", absent), "spec.hold.cause", "Required value"),
 		Entry("a hold of another cause", "spec.hold", with(hold(), "cause", "Weather"), "spec.hold.cause", `supported values: "Human"`),
 		Entry("a hold without an actor", "spec.hold", with(hold(), "actor", absent), "spec.hold.actor", "Required value"),
+		Entry("a hold with an actor of no assurance", "spec.hold", with(hold(), "actor", document{}), "spec.hold.actor.assurance", "Required value"),
+		Entry("a hold with an actor of another assurance", "spec.hold", with(hold(), "actor", document{"assurance": "Rumoured"}),
+			"spec.hold.actor.assurance", `supported values: "Verified"`),
+		Entry("a hold with an actor with a long name", "spec.hold", with(hold(), "actor", document{"assurance": "Claimed", "name": long(257)}),
+			"spec.hold.actor.name", "may not be more than 256"),
 		Entry("a hold with a long uid", "spec.hold", with(hold(), "uid", long(129)), "spec.hold.uid", "may not be more than 128"),
 		Entry("a hold with a negative generation", "spec.hold", with(hold(), "generation", int64(-1)), "spec.hold.generation", "greater than or equal to 0"),
 	)
