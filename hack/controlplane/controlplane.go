@@ -22,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -29,6 +30,9 @@ import (
 	"github.com/kandev/plugin-host/hack/rundir"
 	"github.com/kandev/plugin-host/hack/toolbox"
 )
+
+// processTime is how long each process may take to start, and to stop.
+const processTime = time.Minute
 
 // Options say what kind of control plane to start. The zero value suits a test.
 type Options struct {
@@ -166,6 +170,9 @@ func (c *ControlPlane) start(options Options, apiserver, etcd string) error {
 		UseExistingCluster:    &existing,
 		CRDDirectoryPaths:     options.CRDDirs,
 		ErrorIfCRDPathMissing: true,
+		// Generous, for machines where several test packages build and run at once.
+		ControlPlaneStartTimeout: processTime,
+		ControlPlaneStopTimeout:  processTime,
 	}
 	server := c.env.ControlPlane.GetAPIServer()
 	server.Path, server.CertDir = recordAPIServer, filepath.Join(c.dir.Path(), "certs")
@@ -195,7 +202,7 @@ func (c *ControlPlane) recorder(name, binary string) (string, error) {
 	}
 	script := fmt.Sprintf("#!/bin/sh\necho $$ > %s || exit 1\nexec %s \"$@\"\n",
 		quote(filepath.Join(c.dir.Path(), name+".pid")), quote(binary))
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		return "", fmt.Errorf("write the start script of %s: %w", name, err)
 	}
 	return path, nil

@@ -120,7 +120,7 @@ func TestKubectlTalksToTheControlPlaneAndCRDsAreInstalled(t *testing.T) {
 		{"version", "Server Version: v1.37"},
 	} {
 		args := append([]string{"--kubeconfig", kubeconfig}, strings.Fields(test.args)...)
-		out, err := exec.CommandContext(t.Context(), kubectl, args...).CombinedOutput() //nolint:gosec // a tool of ours
+		out, err := exec.CommandContext(t.Context(), kubectl, args...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), test.want) {
 			t.Errorf("kubectl %s: %v\n%s\nwant %q", test.args, err, out, test.want)
 		}
@@ -158,10 +158,12 @@ func TestMissingBinariesNameTheMakeTarget(t *testing.T) {
 
 func TestTheContextEndsTheControlPlane(t *testing.T) {
 	for _, test := range []struct {
-		name  string
-		after func(t *testing.T, cancel func()) // what happens before Start, with the means to cancel
+		name string
+		// before runs before Start, with the means to cancel.
+		before func(t *testing.T, cancel func())
 	}{
 		{"while it starts", func(t *testing.T, cancel func()) {
+			t.Helper()
 			pattern := filepath.Join(os.Getenv("TMPDIR"), "kandev-*", "cp-*", "etcd.pid")
 			ctx, tick := t.Context(), time.NewTicker(10*time.Millisecond)
 			t.Cleanup(tick.Stop)
@@ -183,7 +185,7 @@ func TestTheContextEndsTheControlPlane(t *testing.T) {
 			t.Setenv("TMPDIR", t.TempDir())
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			test.after(t, cancel)
+			test.before(t, cancel)
 			plane, err := controlplane.Start(ctx, controlplane.Options{})
 			if err == nil {
 				_ = plane.Stop()
@@ -226,7 +228,10 @@ func TestNothingOutlivesItsOwner(t *testing.T) {
 			}
 			err := owner.Wait()
 			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != number {
+			if !errors.As(err, &exit) {
+				t.Fatalf("the owner ended with %v, want the signal", err)
+			}
+			if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != number {
 				t.Errorf("the owner ended with %v, want the signal", err)
 			}
 			if number == syscall.SIGKILL { // nobody could clean up: the next one does
@@ -281,7 +286,7 @@ func playOwner() {
 
 func startOwner(t *testing.T) (owner *exec.Cmd, host string) {
 	t.Helper()
-	owner = exec.Command(os.Args[0]) //nolint:gosec,noctx // this test binary; the test ends it
+	owner = exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), asOwner+"=1")
 	owner.Stderr = os.Stderr
 	out, err := owner.StdoutPipe()
@@ -302,7 +307,7 @@ func startOwner(t *testing.T) (owner *exec.Cmd, host string) {
 // serves reports whether an API server answers at an address, in whatever way.
 func serves(host string) bool {
 	client := &http.Client{Timeout: 5 * time.Second}
-	response, err := client.Get(strings.Replace(host, "https:", "http:", 1)) //nolint:noctx // the client has a timeout
+	response, err := client.Get(strings.Replace(host, "https:", "http:", 1))
 	if err != nil {
 		return false
 	}

@@ -46,14 +46,14 @@ func Create(kind string) (*Dir, error) {
 	parent := filepath.Join(os.TempDir(), "kandev-"+strconv.Itoa(os.Getuid()))
 	// Others may pass through, so that a child may run as another user; only we
 	// may list or write.
-	if err := os.MkdirAll(parent, 0o711); err != nil { //nolint:gosec // see above
+	if err := os.MkdirAll(parent, 0o711); err != nil {
 		return nil, fmt.Errorf("create the folder for running processes: %w", err)
 	}
 	if err := mustOwn(parent); err != nil {
 		return nil, err
 	}
 	// One sweep at a time: a folder is locked before anybody else can look at it.
-	gate, err := os.OpenFile(filepath.Join(parent, "sweep.lock"), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // our own folder
+	gate, err := os.OpenFile(filepath.Join(parent, "sweep.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of %s: %w", parent, err)
 	}
@@ -68,7 +68,7 @@ func Create(kind string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a folder for %s: %w", kind, err)
 	}
-	if err := os.Chmod(path, 0o711); err != nil { //nolint:gosec // see above
+	if err := os.Chmod(path, 0o711); err != nil {
 		return nil, fmt.Errorf("open the folder for %s: %w", kind, err)
 	}
 	owner, held, err := own(path)
@@ -116,7 +116,7 @@ func mustOwn(parent string) error {
 
 // own locks a folder; held is false when its owner lives.
 func own(path string) (owner *os.File, held bool, err error) {
-	file, err := os.OpenFile(filepath.Join(path, ownerLock), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // our own folder
+	file, err := os.OpenFile(filepath.Join(path, ownerLock), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, false, fmt.Errorf("open the lock of %s: %w", path, err)
 	}
@@ -168,7 +168,7 @@ func children(path string) []int {
 	for _, pattern := range []string{"*.pid", filepath.Join("*", "*.pid")} {
 		files, _ := filepath.Glob(filepath.Join(path, pattern)) // the pattern is well-formed
 		for _, file := range files {
-			data, err := os.ReadFile(file) //nolint:gosec // our own folder
+			data, err := os.ReadFile(file)
 			if err != nil {
 				continue // removed by the child that is just ending
 			}
@@ -191,14 +191,26 @@ func end(pids []int, path string) error {
 				return fmt.Errorf("end process %d: %w", pid, err)
 			}
 		}
-		for deadline := time.Now().Add(endGrace); len(pids) > 0 && time.Now().Before(deadline); time.Sleep(pollEvery) {
-			pids = slices.DeleteFunc(pids, func(pid int) bool { return !runs(pid, path) })
-		}
+		pids = await(pids, path)
 	}
 	if len(pids) > 0 {
 		return fmt.Errorf("processes %v do not end", pids)
 	}
 	return nil
+}
+
+// await returns the processes that still run after endGrace.
+func await(pids []int, path string) []int {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	deadline := time.Now().Add(endGrace)
+	for {
+		pids = slices.DeleteFunc(pids, func(pid int) bool { return !runs(pid, path) })
+		if len(pids) == 0 || time.Now().After(deadline) {
+			return pids
+		}
+		<-ticker.C
+	}
 }
 
 // runs reports whether a process lives and its command line names the folder.
@@ -208,7 +220,7 @@ func runs(pid int, path string) bool {
 		if _, noProc := os.Stat("/proc/self"); noProc == nil {
 			return false
 		}
-		line, err = exec.Command("ps", "-o", "args=", "-p", strconv.Itoa(pid)).Output() //nolint:gosec,noctx // a number; systems without /proc
+		line, err = exec.Command("ps", "-o", "args=", "-p", strconv.Itoa(pid)).Output()
 	}
 	return err == nil && strings.Contains(string(line), path)
 }

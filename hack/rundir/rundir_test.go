@@ -52,7 +52,7 @@ func playOwner() {
 // startOwner runs playOwner in another process.
 func startOwner(t *testing.T) (owner *exec.Cmd, path string, child int) {
 	t.Helper()
-	owner = exec.Command(os.Args[0]) //nolint:gosec // this test binary
+	owner = exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), asOwner+"=1")
 	owner.Stderr = os.Stderr
 	out, err := owner.StdoutPipe()
@@ -149,7 +149,7 @@ func TestCreateRefusesAParentThatOthersMayWrite(t *testing.T) {
 	if err := os.Mkdir(parent, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(parent, 0o777); err != nil { //nolint:gosec // that is the point
+	if err := os.Chmod(parent, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Create("test"); err == nil || !strings.Contains(err.Error(), parent) {

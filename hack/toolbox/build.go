@@ -58,7 +58,7 @@ func (b *Box) ensure(ctx context.Context, out io.Writer, step string, p pinned) 
 		fmt.Fprintf(out, "%s %s: already built\n", step, p.version)
 		return b.link(p)
 	}
-	if err := os.MkdirAll(b.dir, 0o755); err != nil { //nolint:gosec // tools are shared between users of one machine
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return fmt.Errorf("create the folder of built tools: %w", err)
 	}
 	unlock, err := lock(ctx, filepath.Join(b.dir, p.name+"-"+p.key+".lock"), func() {
@@ -87,13 +87,13 @@ func (b *Box) compile(ctx context.Context, out io.Writer, step string, p pinned)
 	if err := os.RemoveAll(temp); err != nil {
 		return fmt.Errorf("remove what an interrupted build left: %w", err)
 	}
-	if err := os.Mkdir(temp, 0o755); err != nil { //nolint:gosec // as above
+	if err := os.Mkdir(temp, 0o755); err != nil {
 		return fmt.Errorf("create a folder to build in: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(temp) }() // gone already after the rename
 
 	fmt.Fprintf(out, "%s %s: building\n", step, p.version)
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-mod=readonly", "-buildvcs=false", //nolint:gosec // arguments come from the catalog
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-mod=readonly", "-buildvcs=false",
 		"-ldflags", p.ldflags, "-o", filepath.Join(temp, p.name), p.pkg)
 	cmd.Dir = filepath.Join(b.root, "hack", "tools", p.dir)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
@@ -181,7 +181,7 @@ func (p *progress) report(out io.Writer, step string) (stop func()) {
 // link puts the tool into the bin folder, replacing what is there atomically.
 func (b *Box) link(p pinned) error {
 	bin := b.bin()
-	if err := os.MkdirAll(bin, 0o755); err != nil { //nolint:gosec // as above
+	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return fmt.Errorf("create the folder of links: %w", err)
 	}
 	target, at := b.location(p), filepath.Join(bin, p.name)
@@ -201,7 +201,7 @@ func (b *Box) link(p pinned) error {
 // lock takes an exclusive lock on a file that the kernel drops when the process
 // ends, however it ends. It calls waiting once when another process holds it.
 func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644) //nolint:gosec // a path of the tools folder
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open the build lock: %w", err)
 	}

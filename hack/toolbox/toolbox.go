@@ -88,7 +88,7 @@ func Root() (string, error) {
 		return "", fmt.Errorf("find the working tree: %w", err)
 	}
 	for dir := at; ; dir = filepath.Dir(dir) {
-		data, err := os.ReadFile(filepath.Join(dir, "go.mod")) //nolint:gosec // walks up from the current directory
+		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 		if err == nil && strings.HasPrefix(string(data), "module "+modulePath+"\n") {
 			return dir, nil
 		}
@@ -133,7 +133,7 @@ func pin(root string, t tool) (pinned, error) {
 	hash := sha256.New()
 	var goMod []byte
 	for _, name := range []string{"go.mod", "go.sum"} {
-		data, err := os.ReadFile(filepath.Join(root, "hack", "tools", t.dir, name)) //nolint:gosec // a path of the working tree
+		data, err := os.ReadFile(filepath.Join(root, "hack", "tools", t.dir, name))
 		if err != nil && (name == "go.mod" || !errors.Is(err, os.ErrNotExist)) {
 			return pinned{}, fmt.Errorf("read the tool module of %s: %w", t.name, err)
 		}

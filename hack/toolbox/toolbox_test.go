@@ -46,7 +46,7 @@ func write(t *testing.T, root, name, text string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // some are run
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -77,7 +77,7 @@ func TestBuildOnceWithTheStampAndReuseFromAnotherTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), path).CombinedOutput(); err != nil || string(out) != "v1.2.3\n" { //nolint:gosec // just built
+	if out, err := exec.CommandContext(t.Context(), path).CombinedOutput(); err != nil || string(out) != "v1.2.3\n" {
 		t.Errorf("the tool says %q, %v; want its pinned version", out, err)
 	}
 	_, front := b.Env()
@@ -104,7 +104,7 @@ func TestAnotherPinIsAnotherTool(t *testing.T) {
 	}
 	write(t, root, "hack/tools/hello/go.sum", "example.test/other v1.0.0 h1:AAAA=\n")
 	summed := opened(t, root, t.TempDir(), "", sample()).tools[0]
-	goMod, err := os.ReadFile(filepath.Join(root, "hack/tools/hello/go.mod")) //nolint:gosec // written above
+	goMod, err := os.ReadFile(filepath.Join(root, "hack/tools/hello/go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestEveryCatalogToolIsPinned(t *testing.T) {
 	}
 	b := opened(t, root, t.TempDir(), "", catalog())
 	for _, p := range b.tools {
-		goMod, err := os.ReadFile(filepath.Join(root, "hack/tools", p.dir, "go.mod")) //nolint:gosec // the catalog's
+		goMod, err := os.ReadFile(filepath.Join(root, "hack/tools", p.dir, "go.mod"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func TestFind(t *testing.T) {
 				if err := os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o750); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(filepath.Join(root, name), []byte("#!/bin/sh\n"), 0o700); err != nil { //nolint:gosec // it must be executable
+				if err := os.WriteFile(filepath.Join(root, name), []byte("#!/bin/sh\n"), 0o700); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -179,13 +179,13 @@ func (s *Server) start(ctx context.Context, bin string, run *syscall.Credential)
 	defer func() { _ = log.Close() }() // the server has its own handle
 
 	// The socket's folder lets nobody else in, so trust is enough.
-	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "--pgdata", data, "--username", account, //nolint:gosec // found by find
+	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "--pgdata", data, "--username", account,
 		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-instructions")
 	s.prepare(initdb, log, run)
 	if err := initdb.Run(); err != nil {
 		return fmt.Errorf("initdb: %w", err)
 	}
-	s.cmd = exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", s.socket, //nolint:gosec,noctx // found by find; Stop ends it
+	s.cmd = exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", s.socket,
 		"-c", "listen_addresses=", "-c", "max_connections=200")
 	s.prepare(s.cmd, log, run)
 	if err := s.cmd.Start(); err != nil {

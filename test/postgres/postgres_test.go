@@ -109,12 +109,12 @@ func connect(t *testing.T, dsn string) *pgx.Conn {
 // through which the server's user may pass.
 func shortTemp(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "t-")
+	dir, err := os.MkdirTemp("", "t-") //nolint:usetesting // its folders are too long and closed to others
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // see above
+	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return dir
