@@ -384,8 +384,10 @@ type GetCapabilityContextResponse struct {
 	// context_revision grows whenever any of the caller's standing changes, and
 	// never shrinks. Poll it to learn that a parked action may be tried anew.
 	ContextRevision uint64 `protobuf:"varint,112,opt,name=context_revision,json=contextRevision,proto3" json:"context_revision,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// audit_id identifies the audit record of this answer.
+	AuditId       string `protobuf:"bytes,103,opt,name=audit_id,json=auditId,proto3" json:"audit_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetCapabilityContextResponse) Reset() {
@@ -446,6 +448,13 @@ func (x *GetCapabilityContextResponse) GetContextRevision() uint64 {
 	return 0
 }
 
+func (x *GetCapabilityContextResponse) GetAuditId() string {
+	if x != nil {
+		return x.AuditId
+	}
+	return ""
+}
+
 var File_kandev_plugin_v1_capability_context_proto protoreflect.FileDescriptor
 
 const file_kandev_plugin_v1_capability_context_proto_rawDesc = "" +
@@ -483,14 +492,15 @@ const file_kandev_plugin_v1_capability_context_proto_rawDesc = "" +
 	"\x1bGetCapabilityContextRequest\x12!\n" +
 	"\fworkspace_id\x18\x01 \x01(\tR\vworkspaceId\x12\x1d\n" +
 	"\n" +
-	"request_id\x18m \x01(\tR\trequestId\"\x85\x02\n" +
+	"request_id\x18m \x01(\tR\trequestId\"\xa0\x02\n" +
 	"\x1cGetCapabilityContextResponse\x12A\n" +
 	"\acontext\x18\x01 \x01(\v2'.kandev.plugin.v1.HostCapabilityContextR\acontext\x12L\n" +
 	"\n" +
 	"workspaces\x18n \x03(\v2,.kandev.plugin.v1.WorkspaceCapabilityContextR\n" +
 	"workspaces\x12)\n" +
 	"\x10contract_version\x18o \x01(\tR\x0fcontractVersion\x12)\n" +
-	"\x10context_revision\x18p \x01(\x04R\x0fcontextRevisionB?Z=github.com/kandev/plugin-host/proto/kandev/plugin/v1;pluginv1b\x06proto3"
+	"\x10context_revision\x18p \x01(\x04R\x0fcontextRevision\x12\x19\n" +
+	"\baudit_id\x18g \x01(\tR\aauditIdB?Z=github.com/kandev/plugin-host/proto/kandev/plugin/v1;pluginv1b\x06proto3"
 
 var (
 	file_kandev_plugin_v1_capability_context_proto_rawDescOnce sync.Once

@@ -459,7 +459,8 @@ func (x *HostReadReceipt) GetAuditId() string {
 // ExactReadPage asks for one page of a snapshot-bound list (I10).
 type ExactReadPage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// limit is the most items wanted. 0 or less: 50; above 200: 200.
+	// limit is the most items wanted. 0: 50; above 200: 200; negative:
+	// INVALID/MALFORMED_PRECONDITION.
 	Limit int32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	// cursor is next_cursor of the page before, unchanged; empty asks for the
 	// first page. At most 2048 bytes, opaque, bound to installation, workspace,

@@ -198,7 +198,7 @@ func TestAddedBytesKeepTheirNumbers(t *testing.T) {
 	})
 	t.Run("writer", func(t *testing.T) {
 		golden := join(nested(102, text(1, "conv"), text(2, "sess"), text(3, "gen")), text(108, "token"),
-			text(110, "wf-v1"), text(111, "step-v1"))
+			text(110, "wf-v1"), text(111, "step-v1"), text(112, "parent-v1"))
 		got := &pluginv1.CreateTaskExactRequest{}
 		roundTrip(t, golden, got)
 		equal(t, "conversation_id", got.GetProvenance().GetConversationId(), "conv")
@@ -207,6 +207,7 @@ func TestAddedBytesKeepTheirNumbers(t *testing.T) {
 		equal(t, "continuation_token", got.GetContinuationToken(), "token")
 		equal(t, "workflow version", got.GetExpectedWorkflowResourceVersion(), "wf-v1")
 		equal(t, "step version", got.GetExpectedWorkflowStepResourceVersion(), "step-v1")
+		equal(t, "parent version", got.GetExpectedParentResourceVersion(), "parent-v1")
 	})
 	t.Run("result", func(t *testing.T) {
 		golden := join(number(1, 10), text(103, "audit"), number(104, 1500), text(105, "page.cursor"), text(106, "Later."), text(107, "v9"))
@@ -220,13 +221,14 @@ func TestAddedBytesKeepTheirNumbers(t *testing.T) {
 		equal(t, "result_resource_version", got.GetResultResourceVersion(), "v9")
 	})
 	t.Run("context", func(t *testing.T) {
-		golden := join(nested(110, text(1, "ws-1"), text(2, "host.v2.read:tasks"), text(3, "digest"), text(4, "active"), number(100, 12)),
+		golden := join(text(103, "audit"), nested(110, text(1, "ws-1"), text(2, "host.v2.read:tasks"), text(3, "digest"), text(4, "active"), number(100, 12)),
 			text(111, "2"), number(112, 77))
 		got := &pluginv1.GetCapabilityContextResponse{}
 		roundTrip(t, golden, got)
 		equal(t, "workspace_id", got.GetWorkspaces()[0].GetWorkspaceId(), "ws-1")
 		equal(t, "capability_ids", got.GetWorkspaces()[0].GetCapabilityIds()[0], "host.v2.read:tasks")
 		equal(t, "capability_revision", got.GetWorkspaces()[0].GetCapabilityRevision(), 12)
+		equal(t, "audit_id", got.GetAuditId(), "audit")
 		equal(t, "contract_version", got.GetContractVersion(), "2")
 		equal(t, "context_revision", got.GetContextRevision(), 77)
 	})

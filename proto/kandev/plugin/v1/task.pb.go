@@ -1724,8 +1724,12 @@ type CreateTaskExactRequest struct {
 	// task.workflow_step_id that the caller read. Required; another one:
 	// CONFLICT/STALE_RESOURCE_VERSION.
 	ExpectedWorkflowStepResourceVersion string `protobuf:"bytes,111,opt,name=expected_workflow_step_resource_version,json=expectedWorkflowStepResourceVersion,proto3" json:"expected_workflow_step_resource_version,omitempty"`
-	unknownFields                       protoimpl.UnknownFields
-	sizeCache                           protoimpl.SizeCache
+	// expected_parent_resource_version is the version of task.parent_id that the
+	// caller read. Required when task.parent_id is given, unused without; another
+	// one: CONFLICT/STALE_RESOURCE_VERSION.
+	ExpectedParentResourceVersion string `protobuf:"bytes,112,opt,name=expected_parent_resource_version,json=expectedParentResourceVersion,proto3" json:"expected_parent_resource_version,omitempty"`
+	unknownFields                 protoimpl.UnknownFields
+	sizeCache                     protoimpl.SizeCache
 }
 
 func (x *CreateTaskExactRequest) Reset() {
@@ -1838,6 +1842,13 @@ func (x *CreateTaskExactRequest) GetExpectedWorkflowResourceVersion() string {
 func (x *CreateTaskExactRequest) GetExpectedWorkflowStepResourceVersion() string {
 	if x != nil {
 		return x.ExpectedWorkflowStepResourceVersion
+	}
+	return ""
+}
+
+func (x *CreateTaskExactRequest) GetExpectedParentResourceVersion() string {
+	if x != nil {
+		return x.ExpectedParentResourceVersion
 	}
 	return ""
 }
@@ -2352,7 +2363,7 @@ const file_kandev_plugin_v1_task_proto_rawDesc = "" +
 	"\x13capability_revision\x18d \x01(\x04R\x12capabilityRevision\"\x8f\x01\n" +
 	"\x14GetTaskExactResponse\x12:\n" +
 	"\x04item\x18\x01 \x01(\v2&.kandev.plugin.v1.ExactTaskObservationR\x04item\x12;\n" +
-	"\areceipt\x18\x02 \x01(\v2!.kandev.plugin.v1.HostReadReceiptR\areceipt\"\x97\x05\n" +
+	"\areceipt\x18\x02 \x01(\v2!.kandev.plugin.v1.HostReadReceiptR\areceipt\"\xe0\x05\n" +
 	"\x16CreateTaskExactRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12!\n" +
@@ -2369,7 +2380,8 @@ const file_kandev_plugin_v1_task_proto_rawDesc = "" +
 	"provenance\x12-\n" +
 	"\x12continuation_token\x18l \x01(\tR\x11continuationToken\x12K\n" +
 	"\"expected_workflow_resource_version\x18n \x01(\tR\x1fexpectedWorkflowResourceVersion\x12T\n" +
-	"'expected_workflow_step_resource_version\x18o \x01(\tR#expectedWorkflowStepResourceVersion\"\x82\x01\n" +
+	"'expected_workflow_step_resource_version\x18o \x01(\tR#expectedWorkflowStepResourceVersion\x12G\n" +
+	" expected_parent_resource_version\x18p \x01(\tR\x1dexpectedParentResourceVersion\"\x82\x01\n" +
 	"\x17CreateTaskExactResponse\x12;\n" +
 	"\x06result\x18\x01 \x01(\v2#.kandev.plugin.v1.HostCommandResultR\x06result\x12*\n" +
 	"\x04task\x18\x02 \x01(\v2\x16.kandev.plugin.v1.TaskR\x04task\"\x92\x06\n" +
