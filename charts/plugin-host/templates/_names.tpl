@@ -1,0 +1,35 @@
+{{/* Labels that never change: what selectors use. */}}
+{{- define "plugin-host.selectorLabels" -}}
+app.kubernetes.io/name: plugin-host
+app.kubernetes.io/component: host
+{{- end -}}
+
+{{/* Labels of every object. */}}
+{{- define "plugin-host.labels" -}}
+app.kubernetes.io/name: plugin-host
+app.kubernetes.io/part-of: plugin-host
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+{{- end -}}
+
+{{- define "plugin-host.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "plugin-host.tlsSecret" -}}
+{{ .Values.tls.existingSecret | default "plugin-host-tls" }}
+{{- end -}}
+
+{{- define "plugin-host.cursorKeySecret" -}}
+{{ .Values.cursorKeys.existingSecret | default "plugin-host-cursor-keys" }}
+{{- end -}}
+
+{{- define "plugin-host.claim" -}}
+{{ .Values.store.sqlite.existingClaim | default "plugin-host-data" }}
+{{- end -}}
