@@ -20,6 +20,8 @@ const (
 	progressEvery = 15 * time.Second
 	lockPollEvery = 200 * time.Millisecond
 	errorLines    = 40
+	// partial marks the folder of a build that isn't whole.
+	partial = ".partial-"
 )
 
 // Build builds the named tools that are not built yet, one after the other, and
@@ -83,12 +85,20 @@ func (b *Box) ensure(ctx context.Context, out io.Writer, step string, p pinned) 
 // compile runs `go build` into a folder of its own and renames that into place.
 func (b *Box) compile(ctx context.Context, out io.Writer, step string, p pinned) error {
 	place := filepath.Dir(b.location(p))
-	temp := place + ".partial"
-	if err := os.RemoveAll(temp); err != nil {
-		return fmt.Errorf("remove what an interrupted build left: %w", err)
+	// A killed build may leave a folder, and a compiler that still writes into it:
+	// each build has a folder of its own.
+	left, _ := filepath.Glob(place + partial + "*") // the pattern is well-formed
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove what an interrupted build left: %w", err)
+		}
 	}
-	if err := os.Mkdir(temp, 0o755); err != nil {
+	temp, err := os.MkdirTemp(b.dir, filepath.Base(place)+partial)
+	if err != nil {
 		return fmt.Errorf("create a folder to build in: %w", err)
+	}
+	if err := os.Chmod(temp, 0o755); err != nil {
+		return fmt.Errorf("open the folder to build in: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(temp) }() // gone already after the rename
 

@@ -144,8 +144,8 @@ func TestAnInterruptedOrFailedBuildLeavesNoTool(t *testing.T) {
 	b := opened(t, root, dir, "", sample())
 
 	// What a killed build leaves: a partial folder, and a lock that nobody holds.
-	partial := filepath.Dir(b.location(b.tools[0])) + ".partial"
-	write(t, partial, "hello", "half a tool")
+	left := filepath.Dir(b.location(b.tools[0])) + partial + "1"
+	write(t, left, "hello", "half a tool")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.Build(ctx, &bytes.Buffer{}, "hello"); !errors.Is(err, context.Canceled) {
@@ -169,6 +169,9 @@ func TestAnInterruptedOrFailedBuildLeavesNoTool(t *testing.T) {
 	}
 	if _, err := b.Path("hello"); err != nil {
 		t.Error(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what a killed build left is still there: %v", err)
 	}
 }
 
