@@ -20,6 +20,10 @@ type Envelope struct {
 	IdempotencyKey string
 	Guard          *Guard
 	Provenance     *Provenance
+	// Fault is what the adapter found wrong while translating: a field of a
+	// feature that is not served, a request beyond its bound, a call beyond
+	// the caller's share. It answers after the envelope's own faults.
+	Fault *Refusal
 }
 
 // Guard is a writer's statement about pending transitions of its target
@@ -83,9 +87,15 @@ func (e Envelope) CheckShape(m Method) *Refusal {
 			return RefuseField(fault)
 		}
 	}
-	if !m.Writer {
-		return nil
+	if m.Writer {
+		if refusal := e.checkWriter(); refusal != nil {
+			return refusal
+		}
 	}
+	return e.Fault
+}
+
+func (e Envelope) checkWriter() *Refusal {
 	if e.Revision == 0 {
 		return missing("capability_revision")
 	}
@@ -96,6 +106,21 @@ func (e Envelope) CheckShape(m Method) *Refusal {
 		return refusal
 	}
 	return e.checkProvenance()
+}
+
+// Recordable returns the envelope without what is no identifier, for the
+// records of refusals: a malformed request must not fill the audit with a text
+// of its own choosing.
+func (e Envelope) Recordable() Envelope {
+	for _, text := range []*string{&e.RequestID, &e.WorkspaceID, &e.IdempotencyKey} {
+		if contract.CheckIdentifier("", *text) != nil {
+			*text = ""
+		}
+	}
+	if e.checkProvenance() != nil {
+		e.Provenance = nil
+	}
+	return e
 }
 
 func (e Envelope) checkGuard() *Refusal {

@@ -97,6 +97,8 @@ type Result struct {
 	Entry journal.Entry
 	// ReadBack is the target, read in the transaction that answered.
 	ReadBack any
+	// StoreEpoch is part of the resource versions in ReadBack.
+	StoreEpoch uint64
 }
 
 // Executor runs commands.
@@ -122,7 +124,7 @@ func (x *Executor) Run(ctx context.Context, installationID string, m admission.M
 		}
 		refusal = admission.AsRefusal(err)
 	}
-	receipt := x.receipt(installationID, m, env, digest)
+	receipt := x.receipt(installationID, m, env.Recordable(), digest)
 	receipt.Result, receipt.Reason, receipt.Revision = refusal.State, refusal.Reason, refusal.Revision
 	if err := x.Receipts.Append(ctx, receipt); err != nil {
 		return Result{}, admission.Unavailable()
@@ -190,9 +192,10 @@ func (x *Executor) run(ctx context.Context, installationID string, m admission.M
 // replay ends a transaction that found its own work done: nothing is to be
 // committed.
 type replay struct {
-	entry    journal.Entry
-	readBack any
-	revision uint64
+	entry      journal.Entry
+	readBack   any
+	revision   uint64
+	storeEpoch uint64
 }
 
 func (*replay) Error() string { return "the command was committed before" }
@@ -218,7 +221,7 @@ func (x *Executor) commit(tx Tx, key authority.Key, m admission.Method, env admi
 		if err != nil {
 			return fmt.Errorf("read back the first result: %w", err)
 		}
-		return &replay{entry: entry, readBack: readBack, revision: row.Revision}
+		return &replay{entry: entry, readBack: readBack, revision: row.Revision, storeEpoch: tx.StoreEpoch()}
 	}
 	if env.Provenance != nil {
 		return refuse(row, contract.ReasonProvenanceRejected, "this Host can't verify the execution that the call claims to come from")
@@ -229,7 +232,9 @@ func (x *Executor) commit(tx Tx, key authority.Key, m admission.Method, env admi
 	if err != nil {
 		return err
 	}
-	*result = Result{State: effect.State, AuditID: x.NewAuditID(), ReadBack: effect.ReadBack}
+	*result = Result{
+		State: effect.State, AuditID: x.NewAuditID(), ReadBack: effect.ReadBack, StoreEpoch: tx.StoreEpoch(),
+	}
 	result.Entry = journal.Entry{
 		WorkspaceID: env.WorkspaceID, Version: tx.Version(), Kind: journal.KindCommand, AuditID: result.AuditID,
 		InstallationID: key.InstallationID, Revision: row.Revision, Method: m.Name, Capability: m.Capability.String(),
@@ -279,6 +284,7 @@ func (x *Executor) replay(ctx context.Context, m admission.Method, env admission
 	}
 	return Result{
 		State: contract.StateAlreadyApplied, AuditID: receipt.AuditID, Entry: found.entry, ReadBack: found.readBack,
+		StoreEpoch: found.storeEpoch,
 	}, nil
 }
 

@@ -25,7 +25,8 @@ type ContextSnapshot interface {
 type CapabilityContext struct {
 	// Revision grows with every change in any workspace.
 	Revision uint64
-	// Workspaces are the workspaces with a row of revision 1 or more.
+	// Workspaces are the workspaces with a row of revision 1 or more, or the
+	// one that was asked for.
 	Workspaces []WorkspaceContext
 }
 
@@ -41,31 +42,21 @@ type WorkspaceContext struct {
 }
 
 // Context reads the capability context of an installation
-// (GetCapabilityContext). workspaceID narrows it to one workspace; an unknown
+// (GetCapabilityContext). env names the request and, optionally, one workspace,
+// which is then in the answer whether or not it is approved: an unknown
 // workspace and an unapproved one give the same answer.
-func (r *Reader) Context(ctx context.Context, installationID string, requestID, workspaceID string) (CapabilityContext, Receipt, *admission.Refusal) {
+func (r *Reader) Context(ctx context.Context, installationID string, env admission.Envelope) (CapabilityContext, Receipt, *admission.Refusal) {
 	var out CapabilityContext
 	record := journal.Receipt{
-		AuditID: r.NewAuditID(), InstallationID: installationID, WorkspaceID: workspaceID,
-		Method: "GetCapabilityContext", RequestID: requestID, Result: contract.StateApplied, At: r.Now(),
+		AuditID: r.NewAuditID(), InstallationID: installationID, WorkspaceID: env.WorkspaceID,
+		Method: "GetCapabilityContext", RequestID: env.RequestID, Result: contract.StateApplied, At: r.Now(),
 	}
-	refusal := checkContext(requestID, workspaceID)
+	refusal := checkContext(env)
 	if refusal == nil {
 		err := r.Store.Read(ctx, func(s Snapshot) error {
-			out = CapabilityContext{}
-			rows, err := s.AuthorityRows(installationID)
-			if err != nil {
-				return fmt.Errorf("read the authority rows: %w", err)
-			}
-			if out.Revision, err = s.ContextRevision(installationID); err != nil {
-				return fmt.Errorf("read the context revision: %w", err)
-			}
-			for _, row := range rows {
-				if row.Revision > 0 && (workspaceID == "" || row.Key.WorkspaceID == workspaceID) {
-					out.Workspaces = append(out.Workspaces, r.workspaceContext(row))
-				}
-			}
-			return nil
+			var err error
+			out, err = r.readContext(s, installationID, env.WorkspaceID)
+			return err
 		})
 		if err != nil {
 			refusal = admission.AsRefusal(err)
@@ -73,6 +64,8 @@ func (r *Reader) Context(ctx context.Context, installationID string, requestID, 
 	}
 	if refusal != nil {
 		record.Result, record.Reason = refusal.State, refusal.Reason
+		recordable := env.Recordable()
+		record.RequestID, record.WorkspaceID = recordable.RequestID, recordable.WorkspaceID
 	}
 	if err := r.Receipts.Append(ctx, record); err != nil {
 		return CapabilityContext{}, Receipt{}, admission.Unavailable()
@@ -82,20 +75,55 @@ func (r *Reader) Context(ctx context.Context, installationID string, requestID, 
 		recorded.AuditID = record.AuditID
 		return CapabilityContext{}, Receipt{}, &recorded
 	}
-	return out, Receipt{AuditID: record.AuditID, WorkspaceID: workspaceID, RequestID: requestID, ObservedAt: record.At}, nil
+	return out, Receipt{
+		AuditID: record.AuditID, WorkspaceID: env.WorkspaceID, RequestID: env.RequestID, ObservedAt: record.At,
+	}, nil
 }
 
-func checkContext(requestID, workspaceID string) *admission.Refusal {
-	if fault := contract.CheckIdentifier("request_id", requestID); fault != nil {
+func (r *Reader) readContext(s Snapshot, installationID, workspaceID string) (CapabilityContext, error) {
+	if !r.View.Observe(authority.Key{InstallationID: installationID, WorkspaceID: workspaceID}).Synced {
+		// No row means "never approved" only once everything has been seen.
+		return CapabilityContext{}, admission.Unavailable()
+	}
+	revision, err := s.ContextRevision(installationID)
+	if err != nil {
+		return CapabilityContext{}, fmt.Errorf("read the context revision: %w", err)
+	}
+	out := CapabilityContext{Revision: revision}
+	if workspaceID != "" {
+		key := authority.Key{InstallationID: installationID, WorkspaceID: workspaceID}
+		row, err := s.AuthorityRow(key)
+		if err != nil {
+			return CapabilityContext{}, fmt.Errorf("read the authority row: %w", err)
+		}
+		if row == nil || row.Revision == 0 {
+			row = &authority.Row{Key: key}
+		}
+		out.Workspaces = []WorkspaceContext{r.workspaceContext(*row)}
+		return out, nil
+	}
+	rows, err := s.AuthorityRows(installationID)
+	if err != nil {
+		return CapabilityContext{}, fmt.Errorf("read the authority rows: %w", err)
+	}
+	for _, row := range rows {
+		if row.Revision > 0 {
+			out.Workspaces = append(out.Workspaces, r.workspaceContext(row))
+		}
+	}
+	return out, nil
+}
+
+func checkContext(env admission.Envelope) *admission.Refusal {
+	if fault := contract.CheckIdentifier("request_id", env.RequestID); fault != nil {
 		return admission.RefuseField(fault)
 	}
-	if workspaceID == "" {
-		return nil
+	if env.WorkspaceID != "" {
+		if fault := contract.CheckIdentifier("workspace_id", env.WorkspaceID); fault != nil {
+			return admission.RefuseField(fault)
+		}
 	}
-	if fault := contract.CheckIdentifier("workspace_id", workspaceID); fault != nil {
-		return admission.RefuseField(fault)
-	}
-	return nil
+	return env.Fault
 }
 
 func (r *Reader) workspaceContext(row authority.Row) WorkspaceContext {

@@ -16,7 +16,7 @@ type Page struct {
 	// contract.MaxPageSize.
 	Limit  int32
 	Cursor string
-	// SnapshotVersion, if given, must be the cursor's.
+	// SnapshotVersion is required with a cursor and must be the cursor's own.
 	SnapshotVersion string
 }
 
@@ -90,11 +90,16 @@ func (r *Reader) openPage(installationID string, m admission.Method, env admissi
 	if len(page.Cursor) > contract.MaxCursorBytes {
 		return 0, nil, digest, malformedPage("page.cursor", fmt.Sprintf("is longer than %d bytes", contract.MaxCursorBytes))
 	}
+	if page.SnapshotVersion == "" {
+		return 0, nil, digest, admission.RefuseField(&contract.FieldError{
+			Field: "page.snapshot_version", Reason: contract.ReasonMissingExactField, Detail: "is required with a cursor",
+		})
+	}
 	opened, err := r.Cursors.Open(binding(installationID, m, env, digest), page.Cursor)
 	if err != nil {
 		return 0, nil, digest, malformedPage("page.cursor", "was not issued for this list")
 	}
-	if page.SnapshotVersion != "" && page.SnapshotVersion != domain.ResourceVersion(opened.StoreEpoch, opened.Snapshot) {
+	if page.SnapshotVersion != domain.ResourceVersion(opened.StoreEpoch, opened.Snapshot) {
 		return 0, nil, digest, malformedPage("page.snapshot_version", "is not the cursor's")
 	}
 	return limit, &opened, digest, nil

@@ -56,7 +56,9 @@ type Receipt struct {
 	Revision    uint64
 	RequestID   string
 	// Snapshot is the version of the world that was read.
-	Snapshot   string
+	Snapshot string
+	// StoreEpoch is part of every resource version in the answer.
+	StoreEpoch uint64
 	ObservedAt time.Time
 }
 
@@ -65,6 +67,7 @@ type Receipt struct {
 // snapshot that authorised it and returns the version of the world it read.
 func read[T any](ctx context.Context, r *Reader, installationID string, m admission.Method, env admission.Envelope, check *admission.Refusal, digest string, fn func(Snapshot, *authority.Row) (T, domain.Version, error)) (T, Receipt, *admission.Refusal) {
 	var data T
+	var storeEpoch uint64
 	record := journal.Receipt{
 		AuditID: r.NewAuditID(), InstallationID: installationID, WorkspaceID: env.WorkspaceID, Method: m.Name,
 		Capability: m.Capability.String(), RequestID: env.RequestID, RequestDigest: digest,
@@ -89,7 +92,8 @@ func read[T any](ctx context.Context, r *Reader, installationID string, m admiss
 			if data, version, err = fn(snapshot, row); err != nil {
 				return err
 			}
-			record.Snapshot = domain.ResourceVersion(snapshot.StoreEpoch(), version)
+			storeEpoch = snapshot.StoreEpoch()
+			record.Snapshot = domain.ResourceVersion(storeEpoch, version)
 			return nil
 		})
 		if err != nil {
@@ -99,6 +103,8 @@ func read[T any](ctx context.Context, r *Reader, installationID string, m admiss
 	if refusal != nil {
 		record.Result, record.Reason = refusal.State, refusal.Reason
 		record.Revision = max(record.Revision, refusal.Revision)
+		recordable := env.Recordable()
+		record.RequestID, record.WorkspaceID = recordable.RequestID, recordable.WorkspaceID
 	}
 	var none T
 	if err := r.Receipts.Append(ctx, record); err != nil {
@@ -111,6 +117,6 @@ func read[T any](ctx context.Context, r *Reader, installationID string, m admiss
 	}
 	return data, Receipt{
 		AuditID: record.AuditID, WorkspaceID: env.WorkspaceID, Revision: record.Revision, RequestID: env.RequestID,
-		Snapshot: record.Snapshot, ObservedAt: record.At,
+		Snapshot: record.Snapshot, StoreEpoch: storeEpoch, ObservedAt: record.At,
 	}, nil
 }
