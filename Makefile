@@ -79,7 +79,7 @@ verify: ## Regenerate, lint, render everything, and demand that the tree is clea
 
 .PHONY: test
 test: control-plane postgres ## Run every test with the race detector on real parts: API server, SQLite, PostgreSQL, gRPC
-	@$(DEVTOOLS) build kustomize
+	@$(DEVTOOLS) build kustomize helm
 	@$(USE_TOOLS); go test -race -json -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES) | go run ./hack/testreport $(if $(CI),-each)
 
 .PHONY: fuzz

@@ -15,9 +15,10 @@ type tool struct {
 	pkg string
 	// pin is the module whose version in go.mod is the tool's version.
 	pin string
-	// stamps returns the linker's -X settings for a version; nil for a tool
-	// that reports its version without help, or that nobody asks for one.
-	stamps func(version string) []string
+	// stamps returns the linker's -X settings, given the tool's version and its
+	// go.mod; nil for a tool that reports its version without help, or that nobody
+	// asks for one.
+	stamps func(version, goMod string) ([]string, error)
 }
 
 // ControlPlane names the tools that run a development control plane, in the
@@ -50,20 +51,30 @@ func catalog() []tool {
 // kubernetesStamps gives the Kubernetes binaries the version that release builds
 // carry. Without it kubectl can't parse the server's version, and Helm refuses
 // every chart that names a kubeVersion.
-func kubernetesStamps(version string) []string {
+func kubernetesStamps(version, _ string) ([]string, error) {
 	major, minor := majorMinor(version)
 	const at = "k8s.io/component-base/version."
-	return []string{at + "gitVersion=" + version, at + "gitMajor=" + major, at + "gitMinor=" + minor}
+	return []string{at + "gitVersion=" + version, at + "gitMajor=" + major, at + "gitMinor=" + minor}, nil
 }
 
-// helmStamps gives Helm its own version. The Kubernetes version that offline
-// rendering assumes is given per call (--kube-version), so it is not stamped.
-func helmStamps(version string) []string {
-	return []string{"helm.sh/helm/v3/internal/version.version=" + version}
+// helmStamps gives Helm its own version and, as its release builds do, the
+// Kubernetes version of its client library as the one that rendering and linting
+// without a cluster assume. Unstamped it is 1.20.
+func helmStamps(version, goMod string) ([]string, error) {
+	client, err := pinnedVersion(goMod, "k8s.io/client-go")
+	if err != nil {
+		return nil, err
+	}
+	_, minor := majorMinor(client) // v0.37.1 is of Kubernetes 1.37
+	stamps := []string{"helm.sh/helm/v3/internal/version.version=" + version}
+	for _, at := range []string{"helm.sh/helm/v3/pkg/chartutil.", "helm.sh/helm/v3/pkg/lint/rules."} {
+		stamps = append(stamps, at+"k8sVersionMajor=1", at+"k8sVersionMinor="+minor)
+	}
+	return stamps, nil
 }
 
-func mainStamps(version string) []string {
-	return []string{"main.version=" + strings.TrimPrefix(version, "v")}
+func mainStamps(version, _ string) ([]string, error) {
+	return []string{"main.version=" + strings.TrimPrefix(version, "v")}, nil
 }
 
 // majorMinor splits v1.37.2 into 1 and 37.

@@ -148,7 +148,11 @@ func pin(root string, t tool) (pinned, error) {
 	}
 	ldflags := "-s -w"
 	if t.stamps != nil {
-		for _, stamp := range t.stamps(version) {
+		stamps, err := t.stamps(version, string(goMod))
+		if err != nil {
+			return pinned{}, fmt.Errorf("stamp %s: %w", t.name, err)
+		}
+		for _, stamp := range stamps {
 			ldflags += " -X " + stamp
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // sample is a tool whose module needs nothing from the network.
 func sample() []tool {
 	return []tool{{name: "hello", dir: "hello", pkg: "example.test/hello", pin: "example.test/hello",
-		stamps: func(version string) []string { return []string{"main.version=" + version} }}}
+		stamps: func(version, _ string) ([]string, error) { return []string{"main.version=" + version}, nil }}}
 }
 
 // tree makes a working tree with the sample's module in it.
