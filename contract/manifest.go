@@ -22,10 +22,23 @@ func (m Manifest) Digest() (string, error) {
 	if m.Capabilities == nil {
 		m.Capabilities = []DeclaredCapability{}
 	}
-	slices.SortFunc(m.Capabilities, func(a, b DeclaredCapability) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(m.Capabilities, func(a, b DeclaredCapability) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Reason, b.Reason), compareBool(a.Required, b.Required))
+	})
 	digest, err := CanonicalDigest(m)
 	if err != nil {
 		return "", err
 	}
 	return ManifestDigestPrefix + digest.String(), nil
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
 }
