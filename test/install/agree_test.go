@@ -1,0 +1,237 @@
+package install_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// TestRenderingsAgree compares every object that both ways of installing make:
+// whatever either gives or takes in rights, hardening or wiring, the other must too.
+func TestRenderingsAgree(t *testing.T) {
+	fromConfig := kustomized(t)
+	fromChart := charted(t, "--set", "networkPolicy.enabled=true")
+	maps.Copy(fromConfig, parse(t, tool(t, "kustomize", "build", filepath.Join(configDir, "network-policy"))))
+
+	// What one of them leaves to somebody else: Helm its namespace and, as
+	// --include-crds isn't given, the CRDs (TestChartCarriesTheCRDs); kustomize the
+	// Secrets.
+	maps.DeleteFunc(fromConfig, func(_ string, o *unstructured.Unstructured) bool {
+		return o.GetKind() == "Namespace" || o.GetKind() == "CustomResourceDefinition"
+	})
+	maps.DeleteFunc(fromChart, func(_ string, o *unstructured.Unstructured) bool { return o.GetKind() == "Secret" })
+
+	ids := slices.Sorted(maps.Keys(fromConfig))
+	if other := slices.Sorted(maps.Keys(fromChart)); !slices.Equal(ids, other) {
+		t.Fatalf("other objects:\nconfig: %s\nchart:  %s", strings.Join(ids, " "), strings.Join(other, " "))
+	}
+	for _, id := range ids {
+		if got, want := comparable(t, fromChart[id]), comparable(t, fromConfig[id]); got != want {
+			t.Errorf("%s differs\nchart:\n%s\nconfig:\n%s", id, got, want)
+		}
+	}
+}
+
+// comparable is an object without what may differ: the labels and annotations that
+// each tool signs its objects with.
+func comparable(t *testing.T, object *unstructured.Unstructured) string {
+	t.Helper()
+	plain := object.DeepCopy()
+	for _, marks := range []struct {
+		get func() map[string]string
+		set func(map[string]string)
+	}{{plain.GetLabels, plain.SetLabels}, {plain.GetAnnotations, plain.SetAnnotations}} {
+		left := marks.get()
+		maps.DeleteFunc(left, func(key, _ string) bool {
+			return strings.HasPrefix(key, "app.kubernetes.io/") || strings.HasPrefix(key, "helm.sh/")
+		})
+		if len(left) == 0 {
+			left = nil
+		}
+		marks.set(left)
+	}
+	if plain.GetKind() == "NetworkPolicy" {
+		// The component is put into a namespace by whoever uses it.
+		plain.SetNamespace("")
+	}
+	text, err := yaml.Marshal(plain.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestChartCarriesTheCRDs(t *testing.T) {
+	for _, pair := range [][2]string{{configDir + "/crd/bases", chartDir + "/crds"}, {chartDir + "/crds", configDir + "/crd/bases"}} {
+		files, err := filepath.Glob(pair[0] + "/*.yaml")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no CRDs in %s: %v", pair[0], err)
+		}
+		for _, file := range files {
+			want, err := os.ReadFile(file) //nolint:gosec // a file of this tree
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(filepath.Join(pair[1], filepath.Base(file))) //nolint:gosec // a file of this tree
+			if err != nil {
+				t.Errorf("%v: run `make generate`", err)
+			} else if !bytes.Equal(got, want) {
+				t.Errorf("%s differs in %s and %s: run `make generate`", filepath.Base(file), pair[0], pair[1])
+			}
+		}
+	}
+}
+
+// TestKustomizeFollowsItsNamespace: an overlay with another namespace must bind the
+// ServiceAccount of that namespace, not one that somebody else may create.
+func TestKustomizeFollowsItsNamespace(t *testing.T) {
+	// Kustomize takes relative paths only.
+	dir, err := os.MkdirTemp(".", "overlay-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	overlay := "namespace: elsewhere\nresources:\n- ../../../config/default\n"
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	follows(t, parse(t, tool(t, "kustomize", "build", dir)), "elsewhere")
+}
+
+func TestChartFollowsItsNamespace(t *testing.T) {
+	follows(t, charted(t, "--namespace", "elsewhere"), "elsewhere")
+}
+
+func follows(t *testing.T, rendered objects, namespace string) {
+	t.Helper()
+	subjects := 0
+	for _, object := range rendered {
+		if strings.HasSuffix(object.GetKind(), "Binding") {
+			for _, subject := range convert[rbacv1.RoleBinding](t, object).Subjects {
+				subjects++
+				if subject.Namespace != namespace || subject.Name != host {
+					t.Errorf("%s %s binds %s/%s, want %s/%s", object.GetKind(), object.GetName(),
+						subject.Namespace, subject.Name, namespace, host)
+				}
+			}
+		}
+		if text, err := json.Marshal(object.Object); err != nil {
+			t.Error(err)
+		} else if bytes.Contains(text, []byte("plugin-host-system")) {
+			t.Errorf("%s %s still names plugin-host-system", object.GetKind(), object.GetName())
+		}
+	}
+	if subjects != 2 {
+		t.Errorf("found %d subjects, want 2", subjects)
+	}
+}
+
+// TestPodIsHardened checks what Pod Security's restricted level leaves open too.
+func TestPodIsHardened(t *testing.T) {
+	for name, rendered := range map[string]objects{
+		"config":              kustomized(t),
+		"chart with sqlite":   charted(t),
+		"chart with postgres": charted(t, "--values", chartDir+"/ci/postgres-values.yaml"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deployment(t, rendered)
+			if d.Spec.Replicas == nil || *d.Spec.Replicas != 1 || d.Spec.Strategy.Type != "Recreate" {
+				t.Errorf("replicas %v with strategy %s: this release runs one process", d.Spec.Replicas, d.Spec.Strategy.Type)
+			}
+			if got := d.Spec.Template.Labels["app.kubernetes.io/name"]; got != d.Spec.Selector.MatchLabels["app.kubernetes.io/name"] {
+				t.Errorf("the pods are labelled %q, which the selector doesn't match", got)
+			}
+			for _, fault := range faults(d.Spec.Template.Spec) {
+				t.Error(fault)
+			}
+			account := convert[corev1.ServiceAccount](t, rendered["ServiceAccount/"+host])
+			if account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken {
+				t.Error("the ServiceAccount hands its token to every pod")
+			}
+			if len(rendered.ofKind("PodDisruptionBudget")) != 0 {
+				t.Error("a PodDisruptionBudget over one replica blocks drains")
+			}
+		})
+	}
+}
+
+func faults(pod corev1.PodSpec) []string {
+	var found []string
+	demand := func(ok bool, fault string) {
+		if !ok {
+			found = append(found, fault)
+		}
+	}
+	isTrue := func(b *bool) bool { return b != nil && *b }
+	isFalse := func(b *bool) bool { return b != nil && !*b }
+
+	demand(!pod.HostNetwork && !pod.HostPID && !pod.HostIPC, "the pod shares a namespace of the node")
+	demand(pod.ServiceAccountName == host && isTrue(pod.AutomountServiceAccountToken), "the pod lacks its own token")
+	demand(isFalse(pod.EnableServiceLinks), "the pod gets every Service of its namespace in its environment")
+	security := pod.SecurityContext
+	demand(security != nil && isTrue(security.RunAsNonRoot), "the pod may run as root")
+	demand(security != nil && security.RunAsUser != nil && *security.RunAsUser == 65532, "the user isn't 65532")
+	demand(security != nil && security.RunAsGroup != nil && *security.RunAsGroup == 65532, "the group isn't 65532")
+	demand(security != nil && security.FSGroup != nil && *security.FSGroup == 65532, "the volumes' group isn't 65532")
+	demand(security != nil && security.SeccompProfile != nil && security.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+		"no RuntimeDefault seccomp profile")
+	for _, volume := range pod.Volumes {
+		demand(volume.HostPath == nil, "volume "+volume.Name+" is a path of the node")
+		demand(volume.EmptyDir == nil || volume.EmptyDir.SizeLimit != nil, "volume "+volume.Name+" has no size limit")
+		demand(volume.Secret == nil || volume.Secret.DefaultMode != nil && *volume.Secret.DefaultMode == 0o440,
+			"Secret volume "+volume.Name+" isn't mode 0440")
+	}
+	demand(len(pod.Containers) == 1 && len(pod.InitContainers) == 0, "there is another container")
+	for _, c := range pod.Containers {
+		own := c.SecurityContext
+		demand(own != nil && isFalse(own.AllowPrivilegeEscalation), "privileges may escalate")
+		demand(own != nil && isFalse(own.Privileged), "privileged")
+		demand(own != nil && isTrue(own.ReadOnlyRootFilesystem), "the root file system is writable")
+		demand(own != nil && own.Capabilities != nil && slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) &&
+			len(own.Capabilities.Add) == 0, "a Linux capability is left")
+		demand(!c.Resources.Requests.Cpu().IsZero() && !c.Resources.Requests.Memory().IsZero() && !c.Resources.Limits.Memory().IsZero(),
+			"no resources are set")
+		demand(c.LivenessProbe != nil && c.LivenessProbe.HTTPGet != nil && c.LivenessProbe.HTTPGet.Path == "/healthz", "no liveness probe")
+		demand(c.ReadinessProbe != nil && c.ReadinessProbe.HTTPGet != nil && c.ReadinessProbe.HTTPGet.Path == "/readyz", "no readiness probe")
+		for _, mount := range c.VolumeMounts {
+			demand(mount.ReadOnly || mount.Name == "data" || mount.Name == "tmp", "mount "+mount.Name+" is writable")
+		}
+	}
+	return found
+}
+
+// TestChartRefusesBadValues: a typo must stop an install, not be ignored.
+func TestChartRefusesBadValues(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		args   []string
+		saying string
+	}{
+		{"an unknown value", []string{"--set", "replicas=3"}, "replicas"},
+		{"an unknown nested value", []string{"--set", "tls.existingSecretName=x"}, "existingSecretName"},
+		{"an unknown store", []string{"--set", "store.type=mysql"}, "/store/type"},
+		{"postgres without its Secret", []string{"--set", "store.type=postgres"}, "/store/postgres/existingSecret"},
+		{"a tag that is none", []string{"--set", "image.tag=a:b"}, "/image/tag"},
+		{"a digest that is none", []string{"--set", "image.digest=sha256:1"}, "/image/digest"},
+		{"a number for text", []string{"--set", "podLabels.a=1"}, "/podLabels/a"},
+		{"a name that is none", []string{"--set", "tls.existingSecret=No Name"}, "/tls/existingSecret"},
+		{"a cluster below the floor", []string{"--kube-version", "1.33.9"}, ">=1.34.0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := try(t, "", "helm", append([]string{"template", "any-release", chartDir}, c.args...)...)
+			if err == nil || !strings.Contains(err.Error(), c.saying) {
+				t.Errorf("want an error that names %s, got %v", c.saying, err)
+			}
+		})
+	}
+}
