@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/kandev/plugin-host/contract"
@@ -58,6 +59,33 @@ func (r *Reader) WorkflowSteps(ctx context.Context, installationID string, m adm
 	}
 	return list(ctx, r, installationID, m, env, page, workflowID, check,
 		func(s Snapshot, asOf domain.Version, after string, limit int) ([]domain.WorkflowStep, error) {
-			return s.WorkflowSteps(env.WorkspaceID, workflowID, asOf, after, limit)
+			steps, err := s.WorkflowSteps(env.WorkspaceID, workflowID, asOf, after, limit)
+			if err != nil || len(steps) > 0 || after != "" {
+				return steps, err
+			}
+			return nil, requireWorkflow(s, env.WorkspaceID, workflowID, asOf)
 		}, StepKey)
+}
+
+// requireWorkflow tells a workflow without steps from one that is not in this
+// workspace. It looks through the workspace's workflows, which are few, and
+// only where there were no steps to show.
+func requireWorkflow(s Snapshot, workspaceID, workflowID string, asOf domain.Version) error {
+	for after := ""; ; {
+		workflows, err := s.Workflows(workspaceID, asOf, after, contract.MaxPageSize)
+		if err != nil {
+			return fmt.Errorf("look for the workflow: %w", err)
+		}
+		for _, w := range workflows {
+			if w.ID == workflowID {
+				return nil
+			}
+			after = w.ID
+		}
+		if len(workflows) < contract.MaxPageSize {
+			refusal := admission.Refuse(contract.ReasonWorkspaceTargetNotFound, "no such target in this workspace")
+			refusal.Field = "workflow_id"
+			return refusal
+		}
+	}
 }

@@ -860,8 +860,7 @@ func (x *TaskFilter) GetIncludeArchived() bool {
 // inside CreateTaskExactRequest are given here.
 type CreateTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// workspace_id is the task's workspace. Required and equal to the
-	// workspace_id of the exact request.
+	// workspace_id is the task's workspace: that of the exact request, or empty.
 	WorkspaceId string `protobuf:"bytes,1,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	// workflow_id is the workflow to place it in. Required identifier.
 	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
@@ -881,7 +880,8 @@ type CreateTaskRequest struct {
 	Repositories []*PluginTaskRepository `protobuf:"bytes,8,rep,name=repositories,proto3" json:"repositories,omitempty"`
 	// launch chooses how a run starts. Refused as UNSUPPORTED when set.
 	Launch *PluginTaskLaunchOptions `protobuf:"bytes,9,opt,name=launch,proto3,oneof" json:"launch,omitempty"`
-	// metadata is free-form data of the caller. The key "source" is reserved.
+	// metadata is free-form data of the caller. Refused as UNSUPPORTED when not
+	// empty.
 	Metadata *structpb.Struct `protobuf:"bytes,10,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	// priority is "critical", "high", "medium" or "low"; empty: "medium".
 	Priority      string `protobuf:"bytes,11,opt,name=priority,proto3" json:"priority,omitempty"`

@@ -1,0 +1,201 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/admission"
+	"github.com/kandev/plugin-host/hostsvc/identity"
+)
+
+// The two things that a caller without an identity is told.
+var (
+	errUnauthenticated = status.Error(codes.Unauthenticated, "a bearer token of a plugin's pod is required")
+	errNoIdentity      = status.Error(codes.Unavailable, "identities can't be checked now")
+)
+
+// call is what the door knows of a call: who and what. It is made by enter and
+// nowhere else.
+type call struct {
+	principal identity.Principal
+	method    *method
+	// crowded: the installation has its share of calls in flight already.
+	crowded bool
+}
+
+type callKey struct{}
+
+// request is a call with its envelope, as the adapters use it.
+type request struct {
+	installationID string
+	method         admission.Method
+	envelope       admission.Envelope
+}
+
+// requestOf reads the call that the door put into ctx. It panics where there is
+// none: an adapter that can be reached past the door must not answer.
+func requestOf(ctx context.Context, message proto.Message) request {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		panic("an exact call came past the door")
+	}
+	env := c.method.envelope(message)
+	switch {
+	case c.crowded:
+		env.Fault = admission.Unavailable()
+	case c.method.Writer:
+		env.Fault = checkCommand(message)
+	}
+	return request{installationID: c.principal.InstallationID, method: c.method.Method, envelope: env}
+}
+
+// checkCommand bounds a command, and refuses one that says something this Host
+// does not understand: it could be a precondition.
+func checkCommand(message proto.Message) *admission.Refusal {
+	if size := proto.Size(message); size > contract.MaxCommandBytes {
+		return admission.RefuseField(&contract.FieldError{
+			Field: "request", Reason: contract.ReasonMalformedPrecondition,
+			Detail: fmt.Sprintf("is longer than %d bytes as encoded", contract.MaxCommandBytes),
+		})
+	}
+	if len(message.ProtoReflect().GetUnknown()) > 0 {
+		return unsupported("request")
+	}
+	return nil
+}
+
+// unsupported refuses a field of a feature that this Host does not serve: the
+// contract of its provider is not supported here.
+func unsupported(field string) *admission.Refusal {
+	return admission.RefuseField(&contract.FieldError{
+		Field: field, Reason: contract.ReasonProviderContractUnsupported,
+		Detail: "belongs to a feature that this Host does not serve",
+	})
+}
+
+// Authenticator derives the caller from a bearer token. Errors wrap
+// identity.ErrUnauthenticated or identity.ErrUnavailable.
+type Authenticator interface {
+	Authenticate(ctx context.Context, bearer string) (identity.Principal, error)
+}
+
+// door is what every call comes through: who calls, how many at once, and what
+// happens when an adapter panics.
+type door struct {
+	registry *registry
+	identity Authenticator
+	crowd    *crowd
+	log      *slog.Logger
+	// open are the services beside the Host that ask for no identity, by their
+	// names.
+	open []string
+}
+
+func (d *door) unary(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
+	row, guarded, err := d.find(info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	if !guarded {
+		return handler(ctx, message)
+	}
+	defer func() {
+		if cause := recover(); cause != nil {
+			response, err = d.recovered(row, cause)
+		}
+	}()
+	ctx, leave, err := d.enter(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return handler(ctx, message)
+}
+
+// stream admits the streams of the services beside the Host. The Host itself
+// has none; one would have to check its caller at every message.
+func (d *door) stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	_, guarded, err := d.find(info.FullMethod)
+	if err != nil {
+		return err
+	}
+	if guarded {
+		return status.Error(codes.Unimplemented, "the Host serves no streams")
+	}
+	return handler(server, stream)
+}
+
+// find returns the row of a method, or that it needs none. Whatever is not
+// known is not served.
+func (d *door) find(fullMethod string) (row *method, guarded bool, err error) {
+	if row, ok := d.registry.methods[fullMethod]; ok {
+		return row, true, nil
+	}
+	for _, service := range d.open {
+		if rest, ok := strings.CutPrefix(fullMethod, "/"+service); ok && strings.HasPrefix(rest, "/") {
+			return nil, false, nil
+		}
+	}
+	return nil, false, status.Errorf(codes.Unimplemented, "unknown method %s", fullMethod)
+}
+
+// enter derives the caller and puts it into the context, for adapters that are
+// guarded by row. leave must be called at the end of the call.
+func (d *door) enter(ctx context.Context, row *method) (_ context.Context, leave func(), err error) {
+	bearer, ok := bearerOf(ctx)
+	if !ok {
+		return nil, nil, errUnauthenticated
+	}
+	principal, err := d.identity.Authenticate(ctx, bearer)
+	if err != nil {
+		return nil, nil, d.unknown(ctx, row, err)
+	}
+	c := &call{principal: principal, method: row}
+	leave, c.crowded = d.crowd.enter(principal.InstallationID)
+	return context.WithValue(ctx, callKey{}, c), leave, nil
+}
+
+func (d *door) unknown(ctx context.Context, row *method, err error) error {
+	if errors.Is(err, identity.ErrUnauthenticated) {
+		d.log.InfoContext(ctx, "call refused: no identity", "method", row.Name, "error", err)
+		return errUnauthenticated
+	}
+	d.log.WarnContext(ctx, "call refused: identity can't be checked", "method", row.Name, "error", err)
+	return errNoIdentity
+}
+
+// bearerOf returns the one bearer token of a call.
+func bearerOf(ctx context.Context) (string, bool) {
+	values := metadata.ValueFromIncomingContext(ctx, "authorization")
+	if len(values) != 1 {
+		return "", false
+	}
+	const scheme = "Bearer "
+	value := values[0]
+	if len(value) <= len(scheme) || !strings.EqualFold(value[:len(scheme)], scheme) {
+		return "", false
+	}
+	return value[len(scheme):], true
+}
+
+// recovered answers a call whose adapter panicked: nothing is known of its
+// outcome, and nothing of the cause is told.
+func (d *door) recovered(row *method, cause any) (any, error) {
+	d.log.Error("an exact call panicked", "method", row.Name, "cause", cause, "stack", string(debug.Stack()))
+	refusal := admission.Unavailable()
+	if row.Writer {
+		return row.writeFailure(refusal), nil
+	}
+	return nil, readFailure(refusal, dataTexts)
+}

@@ -1,0 +1,36 @@
+package rpc
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// crowd bounds each installation's calls in flight, so that one plugin can't
+// take the readers and the places in the queues of all others. A call beyond
+// the bound is UNAVAILABLE/DEPENDENCY_UNAVAILABLE with retry_after: nothing was
+// done, and the same again is right a moment later. It is not RATE_LIMITED,
+// whose one reason is a provider's budget.
+type crowd struct {
+	limit   int64
+	flights sync.Map // installation ID -> *flight
+}
+
+// flight counts the calls of one installation. It stays when it is empty: there
+// are as many as installations that ever called this process.
+type flight struct {
+	calls atomic.Int64
+	leave func()
+}
+
+// enter counts a call in; crowded is true where it is one too many, and such a
+// call must only be refused.
+func (c *crowd) enter(installationID string) (leave func(), crowded bool) {
+	found, ok := c.flights.Load(installationID)
+	if !ok {
+		fresh := &flight{}
+		fresh.leave = func() { fresh.calls.Add(-1) }
+		found, _ = c.flights.LoadOrStore(installationID, fresh)
+	}
+	f := found.(*flight) //nolint:forcetypeassert // nothing else is stored
+	return f.leave, f.calls.Add(1) > c.limit
+}

@@ -1,0 +1,85 @@
+package rpc
+
+import (
+	"time"
+
+	"github.com/kandev/plugin-host/hostsvc/domain"
+	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
+)
+
+// timestamp is the one text form of an instant on the exact wire: RFC 3339 in
+// UTC.
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// wholeSecond is an instant as the shipped entities show it.
+func wholeSecond(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// optionalSecond is nil for no instant.
+func optionalSecond(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	text := wholeSecond(t)
+	return &text
+}
+
+func optionalText(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func taskDTO(t *domain.Task, storeEpoch uint64) *pluginv1.Task {
+	return &pluginv1.Task{
+		Id: t.ID, WorkspaceId: t.WorkspaceID, WorkflowId: t.WorkflowID, WorkflowStepId: t.WorkflowStepID,
+		Position: t.Position, Title: t.Title, Description: t.Description, State: string(t.State),
+		Priority: string(t.Priority), CreatedBy: t.Source, ParentId: optionalText(t.ParentID), Labels: t.Labels,
+		ExternalId: t.ExternalID, WipAdmitted: t.WIPAdmitted, QueuedForStepId: t.QueuedForStepID,
+		QueuedAt: optionalSecond(t.QueuedAt), CreatedAt: wholeSecond(t.CreatedAt), UpdatedAt: wholeSecond(t.UpdatedAt),
+		StartedAt: optionalSecond(t.StartedAt), CompletedAt: optionalSecond(t.CompletedAt),
+		ArchivedAt: optionalSecond(t.ArchivedAt), ResourceVersion: domain.ResourceVersion(storeEpoch, t.Version),
+	}
+}
+
+// unknownActivity is what this Host knows of a task's activity: it runs no
+// sessions, so nothing is known, and status_known stays false.
+const unknownActivity = "unknown"
+
+func taskObservation(t *domain.Task, storeEpoch uint64, observedAt string) *pluginv1.ExactTaskObservation {
+	task := taskDTO(t, storeEpoch)
+	return &pluginv1.ExactTaskObservation{
+		Task: task, CanonicalStatus: task.GetState(), SemanticActivity: unknownActivity,
+		ExecutionState: unknownActivity, ResourceVersion: task.GetResourceVersion(), ObservedAt: observedAt,
+	}
+}
+
+func workspaceObservation(w *domain.Workspace, storeEpoch uint64, observedAt string) *pluginv1.ExactWorkspaceObservation {
+	return &pluginv1.ExactWorkspaceObservation{
+		Workspace: &pluginv1.Workspace{
+			Id: w.ID, Name: w.Name, Description: optionalText(w.Description),
+			CreatedAt: wholeSecond(w.CreatedAt), UpdatedAt: wholeSecond(w.UpdatedAt),
+		},
+		ResourceVersion: domain.ResourceVersion(storeEpoch, w.Version), ObservedAt: observedAt,
+	}
+}
+
+func workflowObservation(w *domain.Workflow, storeEpoch uint64, observedAt string) *pluginv1.ExactWorkflowObservation {
+	return &pluginv1.ExactWorkflowObservation{
+		Workflow: &pluginv1.Workflow{
+			Id: w.ID, WorkspaceId: w.WorkspaceID, Name: w.Name, Description: optionalText(w.Description),
+			SortOrder: w.SortOrder, CreatedAt: wholeSecond(w.CreatedAt), UpdatedAt: wholeSecond(w.UpdatedAt),
+		},
+		ResourceVersion: domain.ResourceVersion(storeEpoch, w.Version), ObservedAt: observedAt,
+	}
+}
+
+func stepObservation(s *domain.WorkflowStep, storeEpoch uint64, observedAt string) *pluginv1.ExactWorkflowStepObservation {
+	return &pluginv1.ExactWorkflowStepObservation{
+		Step: &pluginv1.WorkflowStep{
+			Id: s.ID, WorkflowId: s.WorkflowID, Name: s.Name, Position: s.Position, StageType: s.StageType,
+			Color: s.Color, IsStartStep: s.Start, WipLimit: s.WIPLimit,
+		},
+		ResourceVersion: domain.ResourceVersion(storeEpoch, s.Version), ObservedAt: observedAt,
+	}
+}
