@@ -16,6 +16,10 @@ const (
 	KindCommand Kind = "command"
 	KindFence   Kind = "fence"
 	KindHold    Kind = "hold"
+	// KindBinding binds the workspace's ID to a namespace, KindImport inserts
+	// what a workspace starts with.
+	KindBinding Kind = "binding"
+	KindImport  Kind = "import"
 )
 
 // Entry is one commit in a workspace's order.

@@ -1,0 +1,209 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+)
+
+// decisionColumns are what authority.Decide reads, with nothing to parse
+// unless a hold is set; recordColumns are the rest of the row.
+const (
+	decisionColumns = `a.revision, a.state, a.granted, a.declared, a.required, a.allowed, a.expires_at, a.gates,
+		a.hold, a.starting, a.manifest_digest, a.vector_sum, a.seen_uid, a.seen_generation, a.seen_gone, a.seen_revoked`
+	decisionWidth = 16
+	recordColumns = `a.act, a.vector, a.actor, a.assurance, a.cause, a.reason, a.approved_by, a.issued_at,
+		a.updated_at, a.audit_id, a.event_hash, a.unproven`
+
+	selectDecision = `SELECT s.store_epoch, ` + decisionColumns + `
+		FROM store s LEFT JOIN authority a ON a.installation_id = $1 AND a.workspace_id = $2`
+	selectRecord = `SELECT ` + decisionColumns + `, ` + recordColumns + `
+		FROM authority a WHERE a.installation_id = $1 AND a.workspace_id = $2`
+	selectRecords = `SELECT ` + decisionColumns + `, ` + recordColumns + `, a.installation_id, a.workspace_id
+		FROM authority a `
+)
+
+func holdText(h *authority.Hold) (any, error) {
+	if h == nil {
+		return nil, nil //nolint:nilnil // NULL is the stored form of no hold
+	}
+	text, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("encode a hold: %w", err)
+	}
+	return string(text), nil
+}
+
+func scanDecision(r Row, at int, row *authority.Row) error {
+	row.Revision = uint64(r.Int(at))
+	row.State = authority.State(r.Int(at + 1))
+	row.Granted = contract.CapabilitySet(r.Int(at + 2))
+	row.Declared = contract.CapabilitySet(r.Int(at + 3))
+	row.Required = contract.CapabilitySet(r.Int(at + 4))
+	row.Allowed = contract.CapabilitySet(r.Int(at + 5))
+	row.ExpiresAt = microTime(r, at+6)
+	row.Gates = authority.Gates(r.Int(at + 7))
+	if !r.Null(at + 8) {
+		row.Hold = new(authority.Hold)
+		if err := json.Unmarshal([]byte(r.Text(at+8)), row.Hold); err != nil {
+			return fmt.Errorf("decode the hold: %w", err)
+		}
+	}
+	row.Starting = r.Int(at+9) != 0
+	row.Vector.ManifestDigest = r.Text(at + 10)
+	if n := copy(row.Sum[:], r.Bytes(at+11)); n != len(row.Sum) {
+		return fmt.Errorf("the vector's sum has %d bytes", n)
+	}
+	row.Seen = authority.Seen{
+		UID: r.Text(at + 12), Generation: r.Int(at + 13), Gone: r.Int(at+14) != 0, Revoked: r.Int(at+15) != 0,
+	}
+	return nil
+}
+
+func scanRecord(r Row, row *authority.Row) error {
+	if err := scanDecision(r, 0, row); err != nil {
+		return err
+	}
+	const at = decisionWidth
+	row.Act = r.Text(at)
+	if err := json.Unmarshal([]byte(r.Text(at+1)), &row.Vector); err != nil {
+		return fmt.Errorf("decode the vector: %w", err)
+	}
+	row.Actor = authority.Actor{Name: r.Text(at + 2), Assurance: authority.Assurance(r.Text(at + 3))}
+	row.Cause = authority.Cause(r.Text(at + 4))
+	row.Reason = r.Text(at + 5)
+	row.ApprovedBy = r.Text(at + 6)
+	row.IssuedAt = microTime(r, at+7)
+	row.UpdatedAt = microTime(r, at+8)
+	row.AuditID = r.Text(at + 9)
+	row.EventHash = r.Text(at + 10)
+	row.Unproven = r.Int(at+11) != 0
+	return nil
+}
+
+// AuthorityRow implements command.Store. The row holds what a decision needs,
+// not the record of who made it.
+func (s *Store) AuthorityRow(ctx context.Context, key authority.Key) (*authority.Row, error) {
+	var row *authority.Row
+	err := s.read(ctx, "read an authority row", func(c Conn) (err error) {
+		row, _, err = decisionRow(c, key)
+		return err
+	})
+	return row, err
+}
+
+// decisionRow reads a row for authority.Decide, nil if there is none, and the
+// store epoch with it.
+func decisionRow(c Conn, key authority.Key) (row *authority.Row, storeEpoch uint64, err error) {
+	err = c.Query(selectDecision, func(r Row) error {
+		storeEpoch = uint64(r.Int(0))
+		if r.Null(1) {
+			return nil
+		}
+		row = &authority.Row{Key: key}
+		return scanDecision(r, 1, row)
+	}, key.InstallationID, key.WorkspaceID)
+	if err == nil && storeEpoch == 0 {
+		err = errNoStoreRow
+	}
+	return row, storeEpoch, err
+}
+
+// AuthorityRow implements command.Tx.
+func (t *tx) AuthorityRow(key authority.Key) (*authority.Row, error) {
+	if key.WorkspaceID != t.workspace {
+		return nil, fmt.Errorf("read the authority row of workspace %s: %w", key.WorkspaceID, ErrWorkspaceBound)
+	}
+	if t.failure != nil {
+		return nil, t.failure
+	}
+	row, _, err := decisionRow(t.db, key)
+	if err != nil {
+		t.failure = failed("read an authority row", err)
+	}
+	return row, t.failure
+}
+
+// Row implements fence.Ledger.
+func (s *Store) Row(ctx context.Context, key authority.Key) (authority.Row, error) {
+	row := authority.Row{Key: key}
+	err := s.read(ctx, "read an authority row", func(c Conn) error {
+		return c.Query(selectRecord, func(r Row) error { return scanRecord(r, &row) }, key.InstallationID, key.WorkspaceID)
+	})
+	return row, err
+}
+
+// Rows lists every authority row, by installation and workspace, for the
+// ledger sweep.
+func (s *Store) Rows(ctx context.Context) ([]authority.Row, error) {
+	return s.rows(ctx, selectRecords+`ORDER BY a.installation_id, a.workspace_id`)
+}
+
+// RowsOfInstallation lists the authority rows of one installation, by
+// workspace.
+func (s *Store) RowsOfInstallation(ctx context.Context, installationID string) ([]authority.Row, error) {
+	return s.rows(ctx, selectRecords+`WHERE a.installation_id = $1 ORDER BY a.workspace_id`, installationID)
+}
+
+func (s *Store) rows(ctx context.Context, statement string, args ...any) ([]authority.Row, error) {
+	var rows []authority.Row
+	err := s.read(ctx, "list the authority rows", func(c Conn) error {
+		return c.Query(statement, func(r Row) error {
+			const keyAt = decisionWidth + 12
+			row := authority.Row{Key: authority.Key{InstallationID: r.Text(keyAt), WorkspaceID: r.Text(keyAt + 1)}}
+			if err := scanRecord(r, &row); err != nil {
+				return err
+			}
+			rows = append(rows, row)
+			return nil
+		}, args...)
+	})
+	return rows, err
+}
+
+// record reads the whole row under the lock; found is false for the zero row.
+func (t *tx) record(key authority.Key) (row authority.Row, found bool, err error) {
+	row.Key = key
+	err = t.query("read an authority row", selectRecord, func(r Row) error {
+		found = true
+		return scanRecord(r, &row)
+	}, key.InstallationID, key.WorkspaceID)
+	return row, found, err
+}
+
+var (
+	authorityNames = []string{
+		"installation_id", "workspace_id", "revision", "act", "state", "granted", "declared", "required", "allowed",
+		"expires_at", "gates", "hold", "starting", "manifest_digest", "vector_sum", "vector", "seen_uid",
+		"seen_generation", "seen_gone", "seen_revoked", "actor", "assurance", "cause", "reason", "approved_by",
+		"issued_at", "updated_at", "audit_id", "event_hash", "unproven", "store_epoch", "leader_epoch", "changes",
+	}
+	upsertAuthority = upsert("authority", authorityNames, 2, "changes", "authority.changes + excluded.changes")
+)
+
+// putRecord writes the whole row, with the epochs of the write. changes counts
+// toward the installation's context revision.
+func (t *tx) putRecord(row authority.Row, changes int64) error {
+	hold, err := holdText(row.Hold)
+	if err != nil {
+		return err
+	}
+	vector, err := json.Marshal(row.Vector)
+	if err != nil {
+		return fmt.Errorf("encode the vector: %w", err)
+	}
+	sum := row.Vector.Sum()
+	_, err = t.exec("write an authority row", upsertAuthority,
+		row.Key.InstallationID, row.Key.WorkspaceID, int64(row.Revision), row.Act, int64(row.State),
+		int64(row.Granted), int64(row.Declared), int64(row.Required), int64(row.Allowed), micros(row.ExpiresAt),
+		int64(row.Gates), hold, flag(row.Starting), row.Vector.ManifestDigest, slices.Clone(sum[:]), string(vector),
+		row.Seen.UID, row.Seen.Generation, flag(row.Seen.Gone), flag(row.Seen.Revoked),
+		clean(row.Actor.Name), string(row.Actor.Assurance), string(row.Cause), clean(row.Reason), clean(row.ApprovedBy),
+		micros(row.IssuedAt), micros(row.UpdatedAt), row.AuditID, row.EventHash, flag(row.Unproven),
+		int64(t.epochs.StoreEpoch), int64(t.epochs.LeaderEpoch), changes)
+	return err
+}

@@ -1,0 +1,238 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/fence"
+	"github.com/kandev/plugin-host/hostsvc/journal"
+)
+
+// EventContextChanged is the outbox event of every change of authority.
+const EventContextChanged = "capability-context-changed"
+
+// Fence implements fence.Ledger. The stored sum is that of the vector.
+func (s *Store) Fence(ctx context.Context, term fence.Term, from, to authority.Row) error {
+	if to.Key != from.Key || to.Revision != from.Revision+1 {
+		return fmt.Errorf("fence from revision %d to %d: %w", from.Revision, to.Revision, ErrRevisionSkipped)
+	}
+	return s.run(ctx, workspaceLock(from.Key.WorkspaceID), true, func(t *tx) error {
+		current, err := t.overtake(term, from)
+		if err != nil {
+			return err
+		}
+		if err := t.checkTombstone(to); err != nil {
+			return err
+		}
+		next := to
+		next.Seen = current.Seen.Later(to.Seen)
+		return t.fence(next)
+	})
+}
+
+// FenceStart takes a row that is behind its newest event straight to it, for
+// the rebuild at the start of a term: nothing is effective until a fence that
+// was computed from live objects lifts the mark. A hold that is set stays, and
+// so does a later mark of what was seen. It does nothing when the row is not
+// behind.
+func (s *Store) FenceStart(ctx context.Context, term fence.Term, row authority.Row) error {
+	return s.run(ctx, workspaceLock(row.Key.WorkspaceID), true, func(t *tx) error {
+		if err := t.checkTerm(term); err != nil {
+			return err
+		}
+		current, _, err := t.record(row.Key)
+		if err != nil || current.Revision >= row.Revision {
+			return err
+		}
+		next := row
+		next.Starting = true
+		next.Hold = current.Hold
+		next.Seen = current.Seen.Later(row.Seen)
+		return t.fence(next)
+	})
+}
+
+// MarkSeen implements fence.Ledger.
+func (s *Store) MarkSeen(ctx context.Context, term fence.Term, from authority.Row, seen authority.Seen) error {
+	return s.run(ctx, workspaceLock(from.Key.WorkspaceID), true, func(t *tx) error {
+		current, err := t.overtake(term, from)
+		if err != nil {
+			return err
+		}
+		next := current
+		next.Seen = current.Seen.Later(seen)
+		if next.Seen == current.Seen {
+			return nil
+		}
+		return t.putRecord(next, 0)
+	})
+}
+
+// Hold implements fence.Ledger.
+func (s *Store) Hold(ctx context.Context, key authority.Key, hold authority.Hold) (authority.Row, error) {
+	var held authority.Row
+	err := s.run(ctx, workspaceLock(key.WorkspaceID), true, func(t *tx) error {
+		row, _, err := t.record(key)
+		if err != nil {
+			return err
+		}
+		if processed(row.Seen, hold) {
+			held = row
+			return nil
+		}
+		merged := row.Hold.Merge(hold)
+		if merged.Equal(row.Hold) {
+			held = row
+			return nil
+		}
+		row.Hold = &merged
+		if err := t.putRecord(row, 1); err != nil {
+			return err
+		}
+		entry, err := t.change(journal.KindHold, t.store.newAuditID(), row, t.store.now(), heldData{
+			State: hold.State.String(), Granted: hold.Granted.IDs(), ExpiresAt: authority.Timestamp(hold.ExpiresAt),
+			Cause: string(hold.Cause), Actor: hold.Actor.Name, Assurance: string(hold.Actor.Assurance),
+			UID: hold.UID, Generation: hold.Generation,
+		})
+		if err != nil {
+			return err
+		}
+		held = row
+		return t.Append(entry)
+	})
+	if err != nil {
+		// The transaction may still be writing held.
+		return authority.Row{}, err
+	}
+	return held, nil
+}
+
+// processed tells whether the row has taken in the version that a hold speaks
+// of. A deletion speaks of the version after the last one.
+func processed(seen authority.Seen, hold authority.Hold) bool {
+	if hold.UID == "" || hold.UID != seen.UID {
+		return false
+	}
+	return seen.Generation >= hold.Generation || (seen.Gone && hold.Cause == authority.CauseApprovalDeleted)
+}
+
+// heldData is what the audit says about a hold: what is still allowed, and on
+// whose account.
+type heldData struct {
+	State      string   `json:"state"`
+	Granted    []string `json:"granted"`
+	ExpiresAt  string   `json:"expires_at,omitempty"`
+	Cause      string   `json:"cause"`
+	Actor      string   `json:"actor,omitempty"`
+	Assurance  string   `json:"assurance"`
+	UID        string   `json:"approval_uid,omitempty"`
+	Generation int64    `json:"approval_generation,omitempty"`
+}
+
+// fencedData is what the audit says about a revision besides its number.
+type fencedData struct {
+	State    string   `json:"state"`
+	Granted  []string `json:"granted"`
+	Gates    []string `json:"gates,omitempty"`
+	Starting bool     `json:"starting,omitempty"`
+	Cause    string   `json:"cause"`
+	Act      string   `json:"act"`
+}
+
+// checkTerm refuses a process that no longer leads. The lock makes a new
+// leader wait for fences that have passed the check, and them for it.
+func (t *tx) checkTerm(term fence.Term) error {
+	if err := t.lockShared(leaderLock); err != nil {
+		return err
+	}
+	var current fence.Term
+	err := t.query("read the leader's epoch", `SELECT store_epoch, leader_epoch FROM store`, func(r Row) error {
+		current = fence.Term{StoreEpoch: uint64(r.Int(0)), LeaderEpoch: uint64(r.Int(1))}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if current != term {
+		return fmt.Errorf("term %d of store epoch %d, now %d of %d: %w",
+			term.LeaderEpoch, term.StoreEpoch, current.LeaderEpoch, current.StoreEpoch, fence.ErrDeposed)
+	}
+	t.epochs = current
+	return nil
+}
+
+// overtake returns the stored row if it still is the one that from was read
+// as.
+func (t *tx) overtake(term fence.Term, from authority.Row) (authority.Row, error) {
+	if err := t.checkTerm(term); err != nil {
+		return authority.Row{}, err
+	}
+	current, _, err := t.record(from.Key)
+	if err != nil {
+		return authority.Row{}, err
+	}
+	if current.Revision != from.Revision || !current.Hold.Equal(from.Hold) {
+		return authority.Row{}, fmt.Errorf("the row is at revision %d: %w", current.Revision, fence.ErrOvertaken)
+	}
+	return current, nil
+}
+
+// checkTombstone refuses what would give an uninstalled plugin authority. An
+// event of before, obeyed under a mark or a hold that revokes, gives none.
+func (t *tx) checkTombstone(to authority.Row) error {
+	if to.State != authority.StateActive || to.Starting || (to.Hold != nil && to.Hold.State == authority.StateRevoked) {
+		return nil
+	}
+	if err := t.lockShared(installationLock(to.Key.InstallationID).name); err != nil {
+		return err
+	}
+	dead, err := tombstoned(func(row func(Row) error, args ...any) error {
+		return t.query("look for a tombstone", selectTombstone, row, args...)
+	}, to.Key.InstallationID)
+	if err != nil {
+		return err
+	}
+	if dead {
+		return fmt.Errorf("fence installation %s to Active: %w", to.Key.InstallationID, ErrTombstoned)
+	}
+	return nil
+}
+
+func (t *tx) fence(row authority.Row) error {
+	if err := t.putRecord(row, 1); err != nil {
+		return err
+	}
+	entry, err := t.change(journal.KindFence, row.AuditID, row, t.store.now(), fencedData{
+		State: row.State.String(), Granted: row.Granted.IDs(), Gates: row.Gates.Names(), Starting: row.Starting,
+		Cause: string(row.Cause), Act: row.Act,
+	})
+	if err != nil {
+		return err
+	}
+	return t.Append(entry)
+}
+
+// change is the entry of a change of authority, with its outbox event: a hint
+// like every event (I15).
+func (t *tx) change(kind journal.Kind, auditID string, row authority.Row, at time.Time, data any) (journal.Entry, error) {
+	event, err := json.Marshal(struct {
+		SchemaVersion      int    `json:"event_schema_version"`
+		AuditID            string `json:"audit_id"`
+		InstallationID     string `json:"installation_id"`
+		WorkspaceID        string `json:"workspace_id"`
+		CapabilityRevision uint64 `json:"capability_revision"`
+		Data               any    `json:"data"`
+	}{1, auditID, row.Key.InstallationID, row.Key.WorkspaceID, row.Revision, data})
+	if err != nil {
+		return journal.Entry{}, fmt.Errorf("encode the event of a change of authority: %w", err)
+	}
+	return journal.Entry{
+		WorkspaceID: row.Key.WorkspaceID, Kind: kind, AuditID: auditID, InstallationID: row.Key.InstallationID,
+		Revision: row.Revision, Result: contract.StateApplied, EventType: EventContextChanged, Event: string(event),
+		At: at,
+	}, nil
+}

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kandev/plugin-host/hostsvc/domain"
+)
+
+const (
+	// SnapshotLife is how long a list's snapshot can be continued at least.
+	SnapshotLife = 15 * time.Minute
+	// commitTime bounds how much later than its entry's time a commit is
+	// visible.
+	commitTime = 10 * time.Second
+	// pruneStep is how many versions of a workspace one transaction prunes, so
+	// that a fence never waits long.
+	pruneStep = 512
+)
+
+var prunedTables = []string{"tasks_closed", "workflow_steps_closed", "workflows_closed", "workspaces_closed"}
+
+// Prune removes the closed versions that only lists begun before olderThan can
+// show, and raises the oldest version of each workspace accordingly. It never
+// touches what a list younger than SnapshotLife needs.
+func (s *Store) Prune(ctx context.Context, olderThan time.Time) error {
+	if latest := s.now().Add(-SnapshotLife); olderThan.After(latest) {
+		olderThan = latest
+	}
+	type span struct {
+		workspace      string
+		oldest, newest domain.Version
+	}
+	var spans []span
+	err := s.read(ctx, "list the heads of the workspaces", func(c Conn) error {
+		return c.Query(`SELECT workspace_id, oldest, version FROM heads WHERE version > oldest`, func(r Row) error {
+			spans = append(spans, span{r.Text(0), domain.Version(r.Int(1)), domain.Version(r.Int(2))})
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for _, w := range spans {
+		target, err := s.versionAt(ctx, w.workspace, w.oldest, w.newest, olderThan.Add(-commitTime))
+		if err != nil {
+			return err
+		}
+		for w.oldest < target {
+			w.oldest = min(w.oldest+pruneStep, target)
+			if err := s.prune(ctx, w.workspace, w.oldest); err != nil {
+				return fmt.Errorf("prune workspace %s to version %d: %w", w.workspace, w.oldest, err)
+			}
+		}
+	}
+	return nil
+}
+
+// versionAt returns the newest version from low to high that was committed
+// before an instant, or low. Entries are in the order of time but for the
+// drift of a clock, which commitTime covers.
+func (s *Store) versionAt(ctx context.Context, workspaceID string, low, high domain.Version, at time.Time) (domain.Version, error) {
+	err := s.read(ctx, "search the journal by time", func(c Conn) error {
+		for low < high {
+			middle := low + (high-low+1)/2
+			before := false
+			err := c.Query(`SELECT at FROM journal WHERE workspace_id = $1 AND version = $2`, func(r Row) error {
+				before = r.Int(0) < at.UnixNano()
+				return nil
+			}, workspaceID, int64(middle))
+			switch {
+			case err != nil:
+				return err
+			case before:
+				low = middle
+			default:
+				high = middle - 1
+			}
+		}
+		return nil
+	})
+	return low, err
+}
+
+func (s *Store) prune(ctx context.Context, workspaceID string, oldest domain.Version) error {
+	return s.run(ctx, workspaceLock(workspaceID), false, func(t *tx) error {
+		_, err := t.exec("raise the oldest version", `UPDATE heads SET oldest = $2 WHERE workspace_id = $1 AND oldest < $2`,
+			workspaceID, int64(oldest))
+		if err != nil {
+			return err
+		}
+		for _, table := range prunedTables {
+			_, err := t.exec("prune closed versions", `DELETE FROM `+table+` WHERE workspace_id = $1 AND valid_to <= $2`,
+				workspaceID, int64(oldest))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/journal"
+)
+
+// SeedTx inserts what a workspace starts with. It sets the workspace ID and
+// the version of everything itself.
+type SeedTx interface {
+	Workspace(workspace domain.Workspace) error
+	Workflow(workflow domain.Workflow) error
+	WorkflowStep(step domain.WorkflowStep) error
+	Task(task domain.Task) error
+}
+
+// Seed inserts into a workspace what fn says, as one commit in the workspace's
+// order. A workspace that fn does not insert and that does not exist is
+// created with its ID as its name. fn may run more than once.
+func (s *Store) Seed(ctx context.Context, workspaceID string, fn func(SeedTx) error) error {
+	return s.run(ctx, workspaceLock(workspaceID), false, func(t *tx) error {
+		if err := fn(seedTx{t}); err != nil {
+			return err
+		}
+		now := t.store.now()
+		exists, err := t.workspaceExists()
+		if err != nil {
+			return err
+		}
+		if !exists {
+			err = seedTx{t}.Workspace(domain.Workspace{Name: workspaceID, CreatedAt: now, UpdatedAt: now})
+			if err != nil {
+				return err
+			}
+		}
+		return t.Append(journal.Entry{
+			WorkspaceID: workspaceID, Kind: journal.KindImport, AuditID: t.store.newAuditID(),
+			Result: contract.StateApplied, At: now,
+		})
+	})
+}
+
+type seedTx struct{ tx *tx }
+
+func (s seedTx) Workspace(w domain.Workspace) error {
+	w.ID, w.Version = s.tx.workspace, s.tx.Version()
+	return s.tx.insertWorkspace(w)
+}
+
+func (s seedTx) Workflow(w domain.Workflow) error {
+	w.WorkspaceID, w.Version = s.tx.workspace, s.tx.Version()
+	return s.tx.insertWorkflow(w)
+}
+
+func (s seedTx) WorkflowStep(step domain.WorkflowStep) error {
+	step.WorkspaceID, step.Version = s.tx.workspace, s.tx.Version()
+	return s.tx.insertStep(step)
+}
+
+func (s seedTx) Task(task domain.Task) error {
+	task.WorkspaceID, task.Version = s.tx.workspace, s.tx.Version()
+	return s.tx.InsertTask(task)
+}

@@ -1,0 +1,193 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/fence"
+	"github.com/kandev/plugin-host/hostsvc/journal"
+)
+
+// head is the end of a workspace's commit order.
+type head struct {
+	version domain.Version
+	hash    string
+}
+
+// tx is the transaction of a batch, as each of its commands sees it in turn.
+type tx struct {
+	store     *Store
+	db        Transaction
+	workspace string
+	// solo: the batch is one command, so undoing it is rolling back.
+	solo bool
+
+	// Of the batch. ended: commit or rollback has been called. gone: the
+	// database has ended the transaction by itself, or it can't be undone to a
+	// known point.
+	epochs    fence.Term
+	committed head
+	wrote     bool
+	gone      bool
+	ended     bool
+
+	// Of the command that runs.
+	head     head
+	saved    bool
+	dirty    bool
+	domain   bool
+	appended bool
+	failure  error
+}
+
+// finish ends the transaction unless Commit has.
+func (t *tx) finish() {
+	if !t.ended {
+		t.ended = true
+		t.db.Rollback()
+	}
+}
+
+// begin reads what every command of the batch builds on, by the first
+// statement after the lock.
+func (t *tx) begin() error {
+	if t.workspace == "" {
+		return nil
+	}
+	err := t.db.Query(`SELECT s.store_epoch, s.leader_epoch, h.version, h.hash
+		FROM store s LEFT JOIN heads h ON h.workspace_id = $1`, func(r Row) error {
+		t.epochs = fence.Term{StoreEpoch: uint64(r.Int(0)), LeaderEpoch: uint64(r.Int(1))}
+		if !r.Null(2) {
+			t.committed = head{version: domain.Version(r.Int(2)), hash: r.Text(3)}
+		}
+		return nil
+	}, t.workspace)
+	if err != nil {
+		return failed("read the head of the workspace", err)
+	}
+	if t.epochs.StoreEpoch == 0 {
+		return failed("read the head of the workspace", errNoStoreRow)
+	}
+	return nil
+}
+
+// do runs one command and undoes it unless it succeeded.
+func (t *tx) do(fn func(*tx) error) error {
+	t.head, t.saved, t.dirty, t.domain, t.appended, t.failure = t.committed, false, false, false, false, nil
+	err := t.call(fn)
+	switch {
+	case t.failure != nil:
+		err = t.failure
+	case err == nil && t.domain && !t.appended:
+		err = ErrNoEntry
+	}
+	if err == nil {
+		if t.saved {
+			if released := t.db.Release(); released != nil {
+				t.gone = true
+				return failed("keep a command's writes", released)
+			}
+		}
+		t.committed = t.head
+		t.wrote = t.wrote || t.dirty
+		return nil
+	}
+	t.undo()
+	return err
+}
+
+// undo takes a command back. A failed statement may have ended the
+// transaction, or, on some databases, made it unusable.
+func (t *tx) undo() {
+	switch {
+	case t.failure == nil && !t.dirty:
+	case t.solo:
+		t.gone = t.failure != nil
+		t.wrote = false
+	case t.saved && t.db.Undo() == nil && t.db.Alive():
+	case !t.saved && t.db.Alive():
+	default:
+		t.gone = true
+	}
+}
+
+// query reads; a failure is remembered whatever the command makes of it.
+func (t *tx) query(doing, statement string, row func(Row) error, args ...any) error {
+	if t.failure != nil {
+		return t.failure
+	}
+	if err := t.db.Query(statement, row, args...); err != nil {
+		t.failure = failed(doing, err)
+		return t.failure
+	}
+	return nil
+}
+
+// exec writes. The savepoint comes with the command's first write: what only
+// reads and is refused needs none.
+func (t *tx) exec(doing, statement string, args ...any) (int64, error) {
+	if t.failure != nil {
+		return 0, t.failure
+	}
+	if !t.solo && !t.saved {
+		if err := t.db.Savepoint(); err != nil {
+			t.failure = failed("mark the start of a command", err)
+			return 0, t.failure
+		}
+		t.saved = true
+	}
+	t.dirty = true
+	n, err := t.db.Exec(statement, args...)
+	if err != nil {
+		t.failure = failed(doing, err)
+		return 0, t.failure
+	}
+	return n, nil
+}
+
+func (t *tx) lockShared(name string) error {
+	if t.failure != nil {
+		return t.failure
+	}
+	if err := t.db.LockShared(name); err != nil {
+		t.failure = failed("take a lock", err)
+		return t.failure
+	}
+	return nil
+}
+
+// Version implements command.Tx.
+func (t *tx) Version() domain.Version { return t.head.version + 1 }
+
+// StoreEpoch implements command.Tx.
+func (t *tx) StoreEpoch() uint64 { return t.epochs.StoreEpoch }
+
+// Append implements command.Tx. A command has one entry: its version is the
+// command's place in the workspace's order.
+func (t *tx) Append(entry journal.Entry) error {
+	if t.appended || entry.WorkspaceID != t.workspace || t.workspace == "" {
+		return fmt.Errorf("append an entry of workspace %s: %w", entry.WorkspaceID, ErrWorkspaceBound)
+	}
+	entry.Version = t.Version()
+	entry, err := entry.Link(t.head.hash)
+	if err != nil {
+		return err
+	}
+	if err := t.insertEntry(entry); err != nil {
+		return err
+	}
+	t.appended = true
+	t.head = head{version: entry.Version, hash: entry.Hash}
+	return nil
+}
+
+// writeHead records the end of the batch.
+func (t *tx) writeHead() error {
+	if t.workspace == "" || t.committed.version == 0 {
+		return nil
+	}
+	_, err := t.db.Exec(`INSERT INTO heads (workspace_id, version, hash, oldest) VALUES ($1, $2, $3, 0)
+		ON CONFLICT (workspace_id) DO UPDATE SET version = excluded.version, hash = excluded.hash`,
+		t.workspace, int64(t.committed.version), t.committed.hash)
+	return failed("write the head of the workspace", err)
+}
