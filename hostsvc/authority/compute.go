@@ -135,18 +135,7 @@ func (c *computation) applyHistory() {
 		c.withdraw(CauseApprovalDeleted)
 		return
 	}
-	if a.Generation == seen.Generation && a.UID == seen.UID {
-		return
-	}
-	from := c.in.WatchedFrom
-	if from == 0 {
-		from = a.Generation
-	}
-	processed := int64(0)
-	if seen.UID == a.UID {
-		processed = seen.Generation
-	}
-	if from > processed+1 {
+	if c.in.unwatched(seen, a) {
 		c.withdraw(CauseUnseenChange)
 	}
 }
@@ -162,17 +151,24 @@ func (c *computation) revoke() {
 }
 
 func (c *computation) applyApproval() {
+	if c.in.Workspace == nil || c.row.rebound(c.in) {
+		c.loseWorkspace()
+	}
 	switch {
 	case c.approval == nil:
 		c.applyAbsence()
-	case c.in.Installation == nil || c.in.Workspace == nil:
-		c.applyAbsence()
-	case c.admits():
+	case c.in.Installation != nil && c.in.Workspace != nil && c.admits():
 		c.applyAct()
 	default:
 		c.narrow()
 	}
-	if c.approval != nil {
+	if c.in.Installation == nil && (c.next.State == StateActive || c.next.State == StateExpired) {
+		c.revoke()
+		c.because(CauseUninstalled, system(), "")
+	}
+	// Before the first revision, an approval in a workspace that is not there
+	// has not been processed: it never waited, so it can't be lost.
+	if c.approval != nil && (c.in.Workspace != nil || c.row.Revision > 0 || c.moved) {
 		c.next.Seen = c.next.Seen.advance(c.approval)
 	}
 }
@@ -226,38 +222,30 @@ func (c *computation) narrow() {
 	}
 }
 
-// applyAbsence: no approval speaks for this key, or what it stands on is gone.
+// applyAbsence: no approval speaks for this key.
 func (c *computation) applyAbsence() {
-	gone := c.approval == nil
-	switch {
-	case c.in.Installation == nil:
-		if c.next.State == StateActive || c.next.State == StateExpired {
-			c.revoke()
-			c.because(CauseUninstalled, system(), "")
-		}
-	case c.in.Workspace == nil:
-		c.loseWorkspace()
-	case gone && c.row.Seen.UID != "" && !c.row.Seen.Gone:
-		c.withdraw(c.absenceCause())
-	case gone && (c.next.State == StateActive || c.next.State == StateExpired):
+	if c.next.State == StateActive || c.next.State == StateExpired ||
+		c.row.Seen.UID != "" && !c.row.Seen.Gone {
 		c.withdraw(c.absenceCause())
 	}
-	if gone && c.next.Seen.UID != "" {
-		c.next.Seen.Gone = true
-		if a := c.in.Approval; a != nil && a.UID == c.next.Seen.UID {
-			c.next.Seen.Generation = max(c.next.Seen.Generation, a.Generation)
-		}
+	if h := c.row.Hold; h != nil && h.UID != "" && (c.next.Seen.UID == "" || c.next.Seen.UID == h.UID) {
+		// An object that came and went between two passes.
+		c.next.Seen.UID, c.next.Seen.Generation = h.UID, max(c.next.Seen.Generation, h.Generation)
+	}
+	if c.next.Seen.UID == "" {
+		return
+	}
+	c.next.Seen.Gone = true
+	if a := c.in.Approval; a != nil && a.UID == c.next.Seen.UID {
+		c.next.Seen.Generation = max(c.next.Seen.Generation, a.Generation)
 	}
 }
 
 // loseWorkspace revokes once for each loss, and also what only waits: a grant
 // that was armed for a manifest must not fire in a namespace labelled anew.
 func (c *computation) loseWorkspace() {
-	lost := c.row.Vector.WorkspaceNamespaceUID != ""
-	if c.row.Revision == 0 {
-		lost = c.row.Seen.UID != "" && !c.row.Seen.Gone
-	}
-	if !lost {
+	waits := c.row.Revision == 0 && c.row.Seen.UID != "" && !c.row.Seen.Gone
+	if c.row.Vector.WorkspaceNamespaceUID == "" && !waits {
 		return
 	}
 	c.revoke()
@@ -265,14 +253,11 @@ func (c *computation) loseWorkspace() {
 	c.because(CauseWorkspaceRemoved, system(), "")
 	c.next.Vector.WorkspaceNamespace, c.next.Vector.WorkspaceNamespaceUID = "", ""
 	c.next.Sum = c.next.Vector.Sum()
-	if c.row.Revision == 0 {
-		c.next.Seen.Gone = true
-	}
 }
 
 // absenceCause: an object that stopped naming the key was edited, not deleted.
 func (c *computation) absenceCause() Cause {
-	if c.in.Approval != nil {
+	if a := c.in.Approval; a != nil && a.UID == c.row.Seen.UID {
 		return CauseHuman
 	}
 	return CauseApprovalDeleted
@@ -298,7 +283,8 @@ func (c *computation) applyCeiling() {
 	was := c.row.Vector
 	switch {
 	case c.row.Revision == 0:
-	case was.Version != vector.Version || was.ManifestDigest != vector.ManifestDigest ||
+	case was.InstallationUID != vector.InstallationUID || was.Version != vector.Version ||
+		was.ManifestDigest != vector.ManifestDigest ||
 		c.row.Declared != c.next.Declared || c.row.Required != c.next.Required:
 		c.because(CauseManifestChanged, system(), "")
 	case was.PolicyVersion != vector.PolicyVersion || c.row.Allowed != c.next.Allowed:
@@ -325,6 +311,7 @@ func (c *computation) applyGates() {
 	}{
 		{installation.Suspended, GateSuspended},
 		{installation.ServiceAccountConflict, GateServiceAccountConflict},
+		{c.in.Workspace.Conflict, GateWorkspaceConflict},
 		{installation.HostVersionUnsupported, GateHostVersionUnsupported},
 		{installation.PrincipalChanged, GatePrincipalChanged},
 		// From the grant alone, other gates aside, or it would latch itself.
@@ -336,8 +323,7 @@ func (c *computation) applyGates() {
 	}
 	closed, opened := gates&^c.row.Gates, c.row.Gates&^gates
 	c.next.Gates = gates
-	switch principal := c.row.Vector.ServiceAccountUID != c.next.Vector.ServiceAccountUID ||
-		c.row.Vector.ServiceAccountNamespaceUID != c.next.Vector.ServiceAccountNamespaceUID; {
+	switch principal := !c.next.Vector.samePrincipal(c.row.Vector); {
 	case c.row.Revision == 0:
 	case closed&GateSuspended != 0:
 		c.because(CauseSuspended, system(), "")
@@ -349,6 +335,8 @@ func (c *computation) applyGates() {
 		c.because(CauseGateClosed, system(), "")
 	case opened != 0:
 		c.because(CauseGateOpened, system(), "")
+	case c.row.Vector.WorkspaceNamespaceUID == "":
+		c.because(CauseGateOpened, system(), "the workspace is bound to a namespace again")
 	}
 }
 
@@ -358,9 +346,7 @@ func (c *computation) outcome(name string) Outcome {
 	if c.row.Revision > 0 {
 		out.Changed = out.Changed || c.next.State != c.row.State || c.next.Granted != c.row.Granted ||
 			!c.next.ExpiresAt.Equal(c.row.ExpiresAt) || c.next.Gates != c.row.Gates ||
-			!c.next.Vector.sameReview(c.row.Vector) || (c.next.State == StateActive && c.next.Sum != c.row.Sum) ||
-			c.next.Declared != c.row.Declared || c.next.Required != c.row.Required ||
-			c.next.Allowed != c.row.Allowed
+			c.next.Sum != c.row.Sum || c.next.Declared != c.row.Declared || c.next.Required != c.row.Required || c.next.Allowed != c.row.Allowed
 	}
 	if out.Changed {
 		out.Next.Revision = c.row.Revision + 1

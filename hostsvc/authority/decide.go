@@ -25,9 +25,11 @@ type Observed struct {
 
 // ObservedApproval is one watched version of an approval object.
 type ObservedApproval struct {
+	// UID is "" when no object is known.
 	UID        string
 	Generation int64
-	// Gone: absent, with a deletion timestamp, or naming another key.
+	// Gone: absent, with a deletion timestamp, or naming another key. Without
+	// a UID: the watch has delivered everything, and no object was there.
 	Gone bool
 	// Confirmed: for a UID other than the row's, a live read agreed.
 	Confirmed    bool
@@ -110,17 +112,14 @@ func final(row *Row, now time.Time) bool {
 // been approved since.
 func finalAhead(row *Row, seen *Observed, now time.Time) bool {
 	a := &seen.Approval
-	if a.UID == "" {
-		return false
-	}
 	over := a.Gone || a.Revoked || reached(a.ExpiresAt, now)
 	if a.UID != row.Seen.UID {
 		return a.Confirmed && over
 	}
-	if a.Gone && !row.Seen.Gone {
-		return true
-	}
-	return over && a.Generation > row.Seen.Generation
+	// A deletion may leave the generation as it was processed. Below it, the
+	// version named another key and was edited back since.
+	return over && (a.Generation > row.Seen.Generation ||
+		a.Gone && !row.Seen.Gone && a.Generation == row.Seen.Generation)
 }
 
 // unsettled: something is known that the row has not taken in yet.
@@ -129,6 +128,9 @@ func unsettled(row *Row, seen *Observed) bool {
 		return true
 	}
 	a := &seen.Approval
+	if a.Gone && !row.Seen.Gone {
+		return true
+	}
 	if a.UID == "" || !row.Seen.Before(a.UID, a.Generation) {
 		return false
 	}

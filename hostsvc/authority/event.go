@@ -91,6 +91,14 @@ func (e Event) Verify() error {
 	return nil
 }
 
+// Rebuilt is the row as of the event's revision, with what follows from it.
+func (e Event) Rebuilt() Row {
+	row := e.Row
+	row.Hold, row.Starting = nil, false
+	row.Sum, row.EventHash = row.Vector.Sum(), e.Hash()
+	return row
+}
+
 // record is the digested form of an event: strings and numbers only, so that
 // it survives every encoding it travels through.
 type record struct {

@@ -87,6 +87,10 @@ func Narrowing(row Row, prev, cur *Approval, now time.Time) (Hold, bool) {
 	if cur != nil && row.Seen.UID == cur.UID && cur.Generation <= row.Seen.Generation {
 		return Hold{}, false
 	}
+	if cur != nil && row.Seen.UID != "" && cur.UID != row.Seen.UID && !row.Seen.Gone {
+		// Another object under the same name: the processed one was deleted.
+		return withdrawn(row, row.Seen.UID, row.Seen.Generation+1, CauseApprovalDeleted, Actor{Assurance: ActorUnknown}, "")
+	}
 	if cur != nil && cur.mismatch(row.Key) != MismatchNone {
 		spoke := prev != nil && prev.mismatch(row.Key) == MismatchNone
 		if !spoke && (row.Seen.UID != cur.UID || row.Seen.Gone) {
@@ -99,14 +103,11 @@ func Narrowing(row Row, prev, cur *Approval, now time.Time) (Hold, bool) {
 		if prev != nil {
 			uid, generation = prev.UID, prev.Generation
 		}
-		if uid == "" || (row.Seen.UID == uid && row.Seen.Gone) {
+		other := prev != nil && prev.mismatch(row.Key) != MismatchNone && row.Seen.UID != uid
+		if uid == "" || other || (row.Seen.UID == uid && row.Seen.Gone && generation <= row.Seen.Generation) {
 			return Hold{}, false
 		}
 		return withdrawn(row, uid, generation+1, CauseApprovalDeleted, Actor{Assurance: ActorUnknown}, "")
-	}
-	if row.Seen.UID != "" && cur.UID != row.Seen.UID && !row.Seen.Gone {
-		// Another object under the same name: the processed one was deleted.
-		return withdrawn(row, row.Seen.UID, row.Seen.Generation+1, CauseApprovalDeleted, Actor{Assurance: ActorUnknown}, "")
 	}
 	hold := Hold{
 		State: StateActive, Granted: row.Granted & cur.Capabilities, ExpiresAt: cur.ExpiresAt,
@@ -186,8 +187,22 @@ func editor(prev, cur *Approval) Actor {
 	return Actor{Assurance: ActorUnknown}
 }
 
+// unseen returns the hold for a history that nobody watched: it counts as
+// revoked in between, and whatever stands there now does not speak for it.
+func unseen(row Row, in Intent) (Hold, bool) {
+	a := in.speaking(row.Key)
+	if a == nil || !in.unwatched(row.Seen, a) {
+		return Hold{}, false
+	}
+	hold := Hold{
+		State: StateRevoked, Cause: CauseUnseenChange, Actor: Actor{Assurance: ActorUnknown},
+		UID: a.UID, Generation: a.Generation, Spent: true,
+	}
+	return hold, !narrowsNothing(&row, hold)
+}
+
 // Narrowings lists the holds that a live reading demands of a row, in the
-// order in which they are to be merged.
+// order in which they are to be merged. in.WatchedFrom must be set.
 func Narrowings(row Row, in Intent, now time.Time) []Hold {
 	var holds []Hold
 	add := func(hold Hold, ok bool) {
@@ -198,13 +213,14 @@ func Narrowings(row Row, in Intent, now time.Time) []Hold {
 	switch {
 	case in.Installation == nil:
 		add(Loss(row, CauseUninstalled))
-	case in.Workspace == nil:
+	case in.Workspace == nil, row.rebound(in):
 		add(Loss(row, CauseWorkspaceRemoved))
-	default:
-		add(Narrowing(row, nil, in.Approval, now))
-		if ceiling := in.Policy.Allowed; !ceiling.Covers(row.Granted) {
-			add(Shrunk(row, ceiling, CausePolicyChanged))
-		}
+	}
+	// What the approval takes away is an act, whatever else is lost.
+	add(Narrowing(row, nil, in.Approval, now))
+	add(unseen(row, in))
+	if in.Installation != nil {
+		add(Shrunk(row, in.Policy.Allowed, CausePolicyChanged))
 		add(Shrunk(row, in.Installation.Declared, CauseManifestChanged))
 	}
 	return holds

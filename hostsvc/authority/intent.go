@@ -50,7 +50,9 @@ type Intent struct {
 	Workspace *Workspace
 	Policy    Policy
 	// WatchedFrom is the earliest generation of Approval from which on this
-	// process has handled every version; 0 when it has handled none yet.
+	// process has handled every version; 0 when it has not handled this one.
+	// Compute and Narrowings need it: without it, an approval that has grown
+	// by two generations counts as revoked in between.
 	WatchedFrom int64
 }
 
@@ -100,6 +102,8 @@ type Workspace struct {
 	ID           string
 	Namespace    string
 	NamespaceUID string
+	// Conflict: another namespace claims the same ID.
+	Conflict bool
 }
 
 // Mismatch says why an approval object does not speak for a key.
@@ -132,6 +136,27 @@ func (in Intent) speaking(key Key) *Approval {
 		return nil
 	}
 	return in.Approval
+}
+
+// unwatched tells whether versions of the approval may have come and gone
+// between the processed one and this one while nobody watched.
+func (in Intent) unwatched(seen Seen, a *Approval) bool {
+	processed := int64(0)
+	if seen.UID == a.UID {
+		processed = seen.Generation
+	}
+	from := in.WatchedFrom
+	if from == 0 {
+		from = a.Generation
+	}
+	return a.Generation > processed && from > processed+1
+}
+
+// rebound tells whether the workspace is bound to another namespace than the
+// one that the row was computed for. A new binding starts with no authority.
+func (r *Row) rebound(in Intent) bool {
+	was := r.Vector.WorkspaceNamespaceUID
+	return was != "" && in.Workspace != nil && in.Workspace.NamespaceUID != was
 }
 
 // VectorOf returns the vector of an installation in a workspace under a

@@ -121,13 +121,20 @@ func (s Seen) Before(uid string, generation int64) bool {
 	return s.UID != uid || generation > s.Generation
 }
 
-// Later returns the later of two marks: seen never goes back. Marks of two
-// objects can't be ordered, so the receiver, which the row holds, gives way.
+// Later returns the later of the row's mark and that of an event of its next
+// revision: seen never goes back. Within one revision the mark passes to
+// another object only from one that is gone, so an event whose object is gone
+// is older than a row that has seen another; otherwise the event's object took
+// the place of the row's.
 func (s Seen) Later(next Seen) Seen {
-	if next == (Seen{}) || (s.UID == next.UID && s.Generation > next.Generation) {
+	switch {
+	case s.UID == "":
+		return next
+	case next.UID == "", next.UID != s.UID && next.Gone, next.UID == s.UID && next.Generation < s.Generation:
 		return s
+	default:
+		return next
 	}
-	return next
 }
 
 // Vector is what a revision depends on besides the approval's own content. If
@@ -154,12 +161,10 @@ type Vector struct {
 // VectorSum identifies a vector for comparison on the request path.
 type VectorSum [16]byte
 
-// sameReview compares what an upgrade review depends on, leaving out the
-// namespace that the workspace is bound to.
-func (v Vector) sameReview(other Vector) bool {
-	v.ApprovalUID, v.WorkspaceNamespace, v.WorkspaceNamespaceUID, v.WorkspaceID = "", "", "", ""
-	other.ApprovalUID, other.WorkspaceNamespace, other.WorkspaceNamespaceUID, other.WorkspaceID = "", "", "", ""
-	return v == other
+// samePrincipal compares the ServiceAccount, by name and as pinned.
+func (v Vector) samePrincipal(other Vector) bool {
+	return v.ServiceAccountNamespace == other.ServiceAccountNamespace && v.ServiceAccountName == other.ServiceAccountName &&
+		v.ServiceAccountUID == other.ServiceAccountUID && v.ServiceAccountNamespaceUID == other.ServiceAccountNamespaceUID
 }
 
 // Sum returns the vector's identity: SHA-256 over its compared fields, each

@@ -116,12 +116,16 @@ func (p *Pass) read(ctx context.Context, key authority.Key) (Reading, error) {
 }
 
 // hold writes what was read and allows less than the row, before anything
-// slower is tried.
+// slower is tried. The row must not have got a revision meanwhile: what was
+// read may be older than that one, and no event may be made of the two.
 func (p *Pass) hold(ctx context.Context, row authority.Row, in authority.Intent, now time.Time) (authority.Row, error) {
 	for _, hold := range authority.Narrowings(row, in, now) {
 		held, err := p.Ledger.Hold(ctx, row.Key, hold)
 		if err != nil {
 			return row, fmt.Errorf("hold a narrowing: %w", err)
+		}
+		if held.Revision != row.Revision {
+			return row, fmt.Errorf("hold a narrowing: %w", ErrOvertaken)
 		}
 		row = held
 	}
@@ -160,19 +164,24 @@ func (p *Pass) obey(ctx context.Context, term Term, row authority.Row) error {
 	if err := event.Verify(); err != nil {
 		return err
 	}
+	if event.Row.Key != row.Key || event.Row.Revision != revision || event.PreviousHash != row.EventHash {
+		return fmt.Errorf("event %s does not follow revision %d of the row", event.Name(), row.Revision)
+	}
 	reading, err := p.read(ctx, row.Key)
 	if err != nil {
 		return err
 	}
-	to := event.Row
-	to.Seen = row.Seen.Later(to.Seen)
+	to := event.Rebuilt()
 	if row.Hold != nil && !row.Hold.Equal(event.Applied) {
 		to.Hold = row.Hold
 	}
+	// Compared with what the event has seen, not with what the row has seen
+	// since: the event may allow what a processed version took away.
 	for _, hold := range authority.Narrowings(to, reading.Intent, p.now()) {
 		merged := to.Hold.Merge(hold)
 		to.Hold = &merged
 	}
+	to.Seen = row.Seen.Later(to.Seen)
 	if err := p.Ledger.Fence(ctx, term, row, to); err != nil {
 		return fmt.Errorf("fence to the existing revision %d: %w", revision, err)
 	}

@@ -1,0 +1,42 @@
+package view
+
+// Principal is whose pods run under a ServiceAccount, as far as this process
+// sees.
+type Principal struct {
+	InstallationID   string
+	InstallationName string
+	PluginID         string
+	// ServiceAccountUID is the pinned one, "" while none is pinned: a token of
+	// any other is not the plugin's.
+	ServiceAccountUID string
+	// Conflict: more than one installation claims the ServiceAccount, or it is
+	// in a workspace's namespace. Nobody is authenticated by it.
+	Conflict bool
+}
+
+type serviceAccount struct{ namespace, name string }
+
+// Principal returns the installation that claims a ServiceAccount.
+func (v *View) Principal(namespace, name string) (Principal, bool) {
+	principal, ok := (*v.principals.Load())[serviceAccount{namespace, name}]
+	return principal, ok
+}
+
+// renewPrincipals is called with mu held. Installations are few, and a change
+// of one can change another.
+func (v *View) renewPrincipals() {
+	principals := make(map[serviceAccount]Principal, len(v.installations))
+	for _, installation := range v.installations {
+		claimed := serviceAccount{installation.ServiceAccountNamespace, installation.ServiceAccountName}
+		principal := Principal{
+			InstallationID: installation.ID, InstallationName: installation.Name, PluginID: installation.PluginID,
+			ServiceAccountUID: installation.ServiceAccountUID,
+			Conflict:          v.namespaces[claimed.namespace].WorkspaceID != "",
+		}
+		if _, taken := principals[claimed]; taken {
+			principal = Principal{Conflict: true}
+		}
+		principals[claimed] = principal
+	}
+	v.principals.Store(&principals)
+}
