@@ -126,6 +126,14 @@ type PluginCapabilityApprovalSpec struct {
 // PluginCapabilityApprovalStatus is the authority in force, as of
 // status.revision. The store's row is the truth; this is its copy.
 type PluginCapabilityApprovalStatus struct {
+	// installationID is the installation whose sequence revision belongs to: the
+	// one of that name. After a reinstall it is another one, which begins anew.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=36
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+	InstallationID string `json:"installationID,omitempty"`
+
 	// revision is the revision in force. Revisions of one installation in one
 	// workspace only grow, whatever is deleted and created again.
 	//
@@ -173,8 +181,9 @@ type PluginCapabilityApprovalStatus struct {
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,4}/[0-9]{1,4}$`
 	EffectiveSummary string `json:"effectiveSummary,omitempty"`
 
-	// inactiveCapabilities are the capabilities that spec.capabilities asks for
-	// and that aren't granted, each with the reason; at most 64.
+	// inactiveCapabilities are the capabilities that spec.capabilities asks for,
+	// or that the manifest in force declares, and that aren't granted, each with
+	// the reason; at most 64.
 	//
 	// +optional
 	// +listType=map
@@ -250,7 +259,7 @@ type PluginCapabilityApprovalStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// InactiveReason says why a capability that was asked for isn't granted.
+// InactiveReason says why a capability isn't granted.
 //
 // +kubebuilder:validation:Enum=NotDeclared;NotReviewed;ActAlreadyUsed;HumanReserved;Unknown
 type InactiveReason string
@@ -258,8 +267,8 @@ type InactiveReason string
 const (
 	// InactiveNotDeclared: the manifest in force doesn't declare it.
 	InactiveNotDeclared InactiveReason = "NotDeclared"
-	// InactiveNotReviewed: it waits until the digest that the human reviewed is
-	// in force.
+	// InactiveNotReviewed: no human has granted it, or it waits until the digest
+	// that the human reviewed is in force.
 	InactiveNotReviewed InactiveReason = "NotReviewed"
 	// InactiveActAlreadyUsed: spec.supersedesAct isn't the act in force.
 	InactiveActAlreadyUsed InactiveReason = "ActAlreadyUsed"
@@ -269,7 +278,8 @@ const (
 	InactiveUnknown InactiveReason = "Unknown"
 )
 
-// InactiveCapability is one capability that was asked for and isn't granted.
+// InactiveCapability is one capability that was asked for, or is declared, and
+// isn't granted.
 type InactiveCapability struct {
 	// id is the ID as spec.capabilities has it, 1 to 256 characters. It need not
 	// be one of the contract: an object can be older than the schema.
@@ -307,7 +317,7 @@ type InactiveCapability struct {
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == self.spec.installationName",message="installationName must equal metadata.name",fieldPath=".spec.installationName"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.revision) || (has(self.status) && has(self.status.revision) && self.status.revision >= oldSelf.status.revision)",message="revision can't decrease or vanish once it is set",fieldPath=".status.revision"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.revision) || (has(self.status) && has(self.status.installationID) && (!has(oldSelf.status.installationID) || self.status.installationID != oldSelf.status.installationID)) || (has(self.status) && has(self.status.revision) && self.status.revision >= oldSelf.status.revision)",message="revision can't decrease or vanish once it is set for an installation",fieldPath=".status.revision"
 type PluginCapabilityApproval struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -197,6 +197,17 @@ type SeenVersion struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Generation int64 `json:"generation,omitempty"`
+
+	// gone is true when that object is known to be deleted, or to have stopped
+	// naming this sequence.
+	//
+	// +optional
+	Gone bool `json:"gone,omitempty"`
+
+	// revoked is true when that version asked for `Revoked`.
+	//
+	// +optional
+	Revoked bool `json:"revoked,omitempty"`
 }
 
 // AppliedHold is a narrowing that was in force before this revision and that
@@ -234,6 +245,12 @@ type AppliedHold struct {
 	//
 	// +required
 	Actor Actor `json:"actor"`
+
+	// reason is the human's reason, at most 1024 characters.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason,omitempty"`
 
 	// uid is the uid of the first version of the approval that narrowed, at most
 	// 128 characters.
@@ -356,6 +373,14 @@ type PluginCapabilityApprovalEventSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Required []CapabilityID `json:"required,omitempty"`
 
+	// allowed are the capabilities that the human policy leaves to plugins, at
+	// most 64.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Allowed []CapabilityID `json:"allowed,omitempty"`
+
 	// state of the grant: `Active`, `Revoked` or `Expired`.
 	//
 	// +required
@@ -385,6 +410,22 @@ type PluginCapabilityApprovalEventSpec struct {
 	// +kubebuilder:validation:MaxLength=26
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,19}-[a-z2-7]{6})?$`
 	Act string `json:"act,omitempty"`
+
+	// approvedBy is the human of the last act, as the approval names them, at
+	// most 256 characters. Example: `ada@example.com`.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	ApprovedBy string `json:"approvedBy,omitempty"`
+
+	// issuedAt is when the last act took force, in UTC with microseconds; absent:
+	// there was none.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z$`
+	IssuedAt *metav1.MicroTime `json:"issuedAt,omitempty"`
 
 	// actor is who caused the revision.
 	//

@@ -248,6 +248,8 @@ type InstallationWorkspace struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=pi,categories=plugins
+// +kubebuilder:selectablefield:JSONPath=`.spec.serviceAccountRef.namespace`
+// +kubebuilder:selectablefield:JSONPath=`.spec.serviceAccountRef.name`
 // +kubebuilder:printcolumn:name="Plugin",type=string,JSONPath=`.spec.pluginID`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`

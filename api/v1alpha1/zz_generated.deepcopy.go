@@ -232,6 +232,11 @@ func (in *PluginCapabilityApprovalEventSpec) DeepCopyInto(out *PluginCapabilityA
 		*out = make([]CapabilityID, len(*in))
 		copy(*out, *in)
 	}
+	if in.Allowed != nil {
+		in, out := &in.Allowed, &out.Allowed
+		*out = make([]CapabilityID, len(*in))
+		copy(*out, *in)
+	}
 	if in.ExpiresAt != nil {
 		in, out := &in.ExpiresAt, &out.ExpiresAt
 		*out = (*in).DeepCopy()
@@ -240,6 +245,10 @@ func (in *PluginCapabilityApprovalEventSpec) DeepCopyInto(out *PluginCapabilityA
 		in, out := &in.Gates, &out.Gates
 		*out = make([]GateType, len(*in))
 		copy(*out, *in)
+	}
+	if in.IssuedAt != nil {
+		in, out := &in.IssuedAt, &out.IssuedAt
+		*out = (*in).DeepCopy()
 	}
 	out.Actor = in.Actor
 	in.Time.DeepCopyInto(&out.Time)

@@ -161,6 +161,10 @@ func (v *View) SetInstallation(installation Installation) {
 		return
 	}
 	v.installations[installation.Name] = installation
+	if other, taken := v.namesByID[installation.ID]; taken && other != installation.Name && v.installations[other].ID == installation.ID {
+		// The ID is minted once for each object; a second object has none.
+		installation.ID = ""
+	}
 	if installation.ID != "" {
 		v.namesByID[installation.ID] = installation.Name
 		v.ensureCells(installation.ID)
@@ -195,6 +199,13 @@ func (v *View) InstallationName(id string) (string, bool) {
 	defer v.mu.Unlock()
 	name, ok := v.namesByID[id]
 	return name, ok
+}
+
+// Installed tells whether an installation of this ID is there.
+func (v *View) Installed(id string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.present(id) != nil
 }
 
 // SetNamespace records the present state of a namespace.

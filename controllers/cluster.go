@@ -1,0 +1,247 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
+	"github.com/kandev/plugin-host/hostsvc/fence"
+)
+
+// Field selectors of the API server.
+const (
+	fieldServiceAccountNamespace = "spec.serviceAccountRef.namespace"
+	fieldServiceAccountName      = "spec.serviceAccountRef.name"
+	fieldInstallationID          = "spec.installationID"
+)
+
+// cluster reads what humans ask for, live: past every cache. It implements
+// fence.Intent.
+type cluster struct {
+	live     client.Reader
+	view     *view.View
+	bindings *bindings
+	policy   authority.Policy
+}
+
+// Read implements fence.Intent.
+func (c *cluster) Read(ctx context.Context, key authority.Key) (fence.Reading, error) {
+	read, err := c.read(ctx, key)
+	return read.Reading, err
+}
+
+// reading is a fence.Reading and where the key's approval stands or would
+// stand; no place where the workspace's namespace is gone.
+type reading struct {
+	fence.Reading
+	place *view.Place
+}
+
+func (c *cluster) read(ctx context.Context, key authority.Key) (reading, error) {
+	r := reading{Reading: fence.Reading{Intent: authority.Intent{Policy: c.policy}}}
+	name, object, err := c.installation(ctx, key.InstallationID)
+	if err != nil {
+		return r, err
+	}
+	r.InstallationName = name
+	if object != nil {
+		examined, err := c.examine(ctx, object)
+		if err != nil {
+			return r, err
+		}
+		r.Intent.Installation = &examined.Installation
+	}
+	workspace, namespace, err := c.workspace(ctx, key.WorkspaceID)
+	if err != nil || namespace == "" {
+		return r, err
+	}
+	r.Intent.Workspace = workspace
+	r.place = &view.Place{Namespace: namespace, Name: name}
+	var approval v1alpha1.PluginCapabilityApproval
+	err = c.live.Get(ctx, nameOf(*r.place), &approval)
+	if apierrors.IsNotFound(err) {
+		return r, nil
+	}
+	if err != nil {
+		return r, fmt.Errorf("read approval %s/%s: %w", namespace, name, err)
+	}
+	r.Intent.Approval = approvalOf(&approval)
+	if reportsFor(&approval, key, object != nil) {
+		r.Object = &fence.Object{
+			Namespace: approval.Namespace, Name: approval.Name,
+			UID: string(approval.UID), ResourceVersion: approval.ResourceVersion,
+		}
+	}
+	return r, nil
+}
+
+// reportsFor tells whether the status of an approval speaks of key: one object
+// can stand for several keys one after the other (a reinstall, a new label),
+// and two passes must not overwrite each other. The installation that is there
+// now comes first; of one that is gone, only what names it.
+func reportsFor(approval *v1alpha1.PluginCapabilityApproval, key authority.Key, installed bool) bool {
+	return approval.Spec.WorkspaceID == key.WorkspaceID && (installed || approval.Spec.InstallationID == key.InstallationID)
+}
+
+// installation returns the name of an installation ID and its object, nil when
+// it is uninstalled or being deleted. That it is gone is never concluded from a
+// cache. The name of one that is gone is that of its history.
+func (c *cluster) installation(ctx context.Context, id string) (name string, object *v1alpha1.PluginInstallation, err error) {
+	name, known := c.view.InstallationName(id)
+	if known {
+		object, err = c.installationNamed(ctx, name)
+		if err != nil || (object != nil && object.Status.InstallationID == id) {
+			return name, object, err
+		}
+	}
+	var all v1alpha1.PluginInstallationList
+	if err := c.live.List(ctx, &all); err != nil {
+		return "", nil, fmt.Errorf("look for installation %s: %w", id, err)
+	}
+	for i := range all.Items {
+		if found := &all.Items[i]; found.Status.InstallationID == id {
+			if found.DeletionTimestamp != nil {
+				found = nil
+			}
+			return all.Items[i].Name, found, nil
+		}
+	}
+	if known {
+		return name, nil, nil
+	}
+	var events v1alpha1.PluginCapabilityApprovalEventList
+	if err := c.live.List(ctx, &events, client.MatchingFields{fieldInstallationID: id}, client.Limit(1)); err != nil {
+		return "", nil, fmt.Errorf("look for the history of installation %s: %w", id, err)
+	}
+	if len(events.Items) > 0 {
+		return events.Items[0].Spec.InstallationName, nil, nil
+	}
+	// Nobody knows its name any more; the ID is one.
+	return id, nil, nil
+}
+
+func (c *cluster) installationNamed(ctx context.Context, name string) (*v1alpha1.PluginInstallation, error) {
+	var object v1alpha1.PluginInstallation
+	err := c.live.Get(ctx, client.ObjectKey{Name: name}, &object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // absence is an answer
+	case err != nil:
+		return nil, fmt.Errorf("read installation %s: %w", name, err)
+	case object.DeletionTimestamp != nil:
+		return nil, nil //nolint:nilnil // a deletion timestamp counts as absent
+	}
+	return &object, nil
+}
+
+// examined is an installation with what other objects say about it.
+type examined struct {
+	authority.Installation
+	unknown []string
+	// accountUID and namespaceUID are the live ones, "" when absent.
+	accountUID   string
+	namespaceUID string
+	// inWorkspace is the workspace whose namespace the ServiceAccount is in.
+	inWorkspace string
+	// claimedBy are the other installations that name the ServiceAccount.
+	claimedBy []string
+}
+
+// pinned tells whether the live principal is the one in the status.
+func (e *examined) pinned() bool {
+	return e.ServiceAccountUID != "" && e.ServiceAccountUID == e.accountUID &&
+		e.ServiceAccountNamespaceUID == e.namespaceUID
+}
+
+func (c *cluster) examine(ctx context.Context, object *v1alpha1.PluginInstallation) (examined, error) {
+	installation, unknown, err := installationOf(object)
+	if err != nil {
+		return examined{}, err
+	}
+	e := examined{Installation: installation, unknown: unknown}
+	ref := object.Spec.ServiceAccountRef
+
+	account, err := c.metadata(ctx, "ServiceAccount", client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
+	if err != nil {
+		return e, err
+	}
+	namespace, err := c.metadata(ctx, "Namespace", client.ObjectKey{Name: ref.Namespace})
+	if err != nil {
+		return e, err
+	}
+	if account != nil && namespace != nil {
+		e.accountUID, e.namespaceUID = string(account.UID), string(namespace.UID)
+	}
+	if namespace != nil {
+		e.inWorkspace = namespace.Labels[v1alpha1.LabelWorkspaceID]
+	}
+	var claims v1alpha1.PluginInstallationList
+	err = c.live.List(ctx, &claims, client.MatchingFields{
+		fieldServiceAccountNamespace: ref.Namespace, fieldServiceAccountName: ref.Name,
+	})
+	if err != nil {
+		return e, fmt.Errorf("list the installations of ServiceAccount %s/%s: %w", ref.Namespace, ref.Name, err)
+	}
+	for _, other := range claims.Items {
+		if other.UID != object.UID && other.DeletionTimestamp == nil {
+			e.claimedBy = append(e.claimedBy, other.Name)
+		}
+	}
+	e.ServiceAccountConflict = len(e.claimedBy) > 0 || e.inWorkspace != ""
+	e.PrincipalChanged = !e.pinned()
+	return e, nil
+}
+
+// workspace returns a workspace if its bound namespace lives and bears its
+// label, and the namespace's name as long as that very namespace is there.
+func (c *cluster) workspace(ctx context.Context, id string) (workspace *authority.Workspace, namespace string, err error) {
+	bound, ok, err := c.bindings.lookUp(ctx, id)
+	if err != nil || !ok {
+		return nil, "", err
+	}
+	object, err := c.metadata(ctx, "Namespace", client.ObjectKey{Name: bound.Namespace})
+	if err != nil || object == nil || string(object.UID) != bound.NamespaceUID {
+		return nil, "", err
+	}
+	if object.Labels[v1alpha1.LabelWorkspaceID] != id {
+		return nil, bound.Namespace, nil
+	}
+	claims := &metav1.PartialObjectMetadataList{}
+	claims.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := c.live.List(ctx, claims, client.MatchingLabels{v1alpha1.LabelWorkspaceID: id}); err != nil {
+		return nil, "", fmt.Errorf("list the namespaces of workspace %s: %w", id, err)
+	}
+	for _, other := range claims.Items {
+		bound.Conflict = bound.Conflict || (other.UID != object.UID && other.DeletionTimestamp == nil)
+	}
+	return &bound, bound.Namespace, nil
+}
+
+// metadata reads the metadata of a core object, nil when it is absent or being
+// deleted.
+func (c *cluster) metadata(ctx context.Context, kind string, name client.ObjectKey) (*metav1.PartialObjectMetadata, error) {
+	object := metadataOf(kind)
+	err := c.live.Get(ctx, name, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // absence is an answer
+	case err != nil:
+		return nil, fmt.Errorf("read %s %s: %w", kind, name, err)
+	case object.DeletionTimestamp != nil:
+		return nil, nil //nolint:nilnil // a deletion timestamp counts as absent
+	}
+	return object, nil
+}
+
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return object
+}

@@ -1,0 +1,216 @@
+package controllers
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+)
+
+// Every condition of ours is made here. They speak to people: the message says
+// what to do.
+
+func condition(kind string, status bool, reason, message string) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	if status {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
+
+// stamp sets the generation, and the time of the last change by comparison
+// with the conditions before.
+func stamp(conditions, before []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
+	for i := range conditions {
+		c := &conditions[i]
+		c.ObservedGeneration = generation
+		c.LastTransitionTime = metav1.NewTime(now.UTC().Truncate(time.Second))
+		for _, b := range before {
+			if b.Type == c.Type && b.Status == c.Status {
+				c.LastTransitionTime = metav1.NewTime(b.LastTransitionTime.UTC())
+			}
+		}
+	}
+	return conditions
+}
+
+// gateMessages says what opens each gate.
+var gateMessages = map[string]string{
+	"Suspended":                     "the installation is suspended; set its spec.suspend to false",
+	"ServiceAccountConflict":        "another installation names the same ServiceAccount, or it is in a workspace's namespace; see the installation's Accepted condition",
+	"WorkspaceConflict":             "another namespace bears the same label " + v1alpha1.LabelWorkspaceID + "; remove it there",
+	"HostVersionUnsupported":        "the manifest asks for a newer Host; update the Host or install another version",
+	"PrincipalChanged":              "the ServiceAccount or its namespace isn't the one that was reviewed; set the installation's spec.serviceAccountRef.acceptUID to the uid of the ServiceAccount if it is right",
+	"RequiredCapabilityUnavailable": "the manifest requires a capability that isn't granted here; grant it",
+}
+
+func gatesOf(gates authority.Gates) []v1alpha1.Gate {
+	var list []v1alpha1.Gate
+	for _, name := range gates.Names() {
+		list = append(list, v1alpha1.Gate{Type: v1alpha1.GateType(name), Message: gateMessages[name]})
+	}
+	return list
+}
+
+// approvalReady tells whether what was granted works.
+func approvalReady(r authority.Report) metav1.Condition {
+	no := func(reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionReady, false, reason, message)
+	}
+	row := r.Row
+	switch {
+	case r.InstallationMissing:
+		return no(v1alpha1.ReasonInstallationNotFound, "the installation was removed; installing again needs a new approval")
+	case r.WorkspaceMissing:
+		return no(v1alpha1.ReasonWorkspaceMismatch, workspaceMissing(row.Key.WorkspaceID))
+	case r.Review != nil && r.Review.Reason == authority.ReviewInstallationMismatch:
+		return no(v1alpha1.ReasonInstallationMismatch, installationMismatch(row.Key.InstallationID))
+	case r.Review != nil && r.Review.Reason == authority.ReviewWorkspaceMismatch:
+		return no(v1alpha1.ReasonWorkspaceMismatch, workspaceMissing(row.Key.WorkspaceID))
+	case row.State == authority.StateNone:
+		return no(v1alpha1.ReasonNothingGranted, "nothing was granted so far")
+	case row.State == authority.StateRevoked:
+		return no(v1alpha1.ReasonRevoked, fmt.Sprintf("revoked at revision %d (%s)", row.Revision, row.Cause))
+	case row.State == authority.StateExpired:
+		return no(v1alpha1.ReasonExpired, "expired at "+authority.Timestamp(row.ExpiresAt))
+	case row.Gates != 0:
+		first := row.Gates.Names()[0]
+		return no(first, gateMessages[first])
+	case r.Effective == 0:
+		return no(v1alpha1.ReasonNothingGranted, "no capability that the manifest declares is granted")
+	default:
+		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonInForce,
+			fmt.Sprintf("%d of %d declared capabilities work", r.Effective.Len(), r.Declared.Len()))
+	}
+}
+
+// approvalFenced is written after the fence has committed only: the status
+// step is the last of a pass.
+func approvalFenced(revision uint64) metav1.Condition {
+	if revision == 0 {
+		return condition(v1alpha1.ConditionFenced, false, v1alpha1.ReasonNothingGranted, "there is no revision yet")
+	}
+	return condition(v1alpha1.ConditionFenced, true, v1alpha1.ReasonFenced,
+		fmt.Sprintf("no exact write under a revision below %d can commit any more", revision))
+}
+
+// reviewRequired says what an approval asks for and doesn't get, and what a
+// human has to write to grant it.
+func reviewRequired(r authority.Report) metav1.Condition {
+	review := r.Review
+	if review == nil {
+		return condition(v1alpha1.ConditionReviewRequired, false, v1alpha1.ReasonReviewed, "nothing in the spec waits for a human")
+	}
+	var does []string
+	if review.Widens != 0 {
+		does = append(does, "grant "+list(review.Widens))
+	}
+	if review.Reactivates {
+		does = append(does, "make the grant active")
+	}
+	if review.Extends {
+		does = append(does, "extend it beyond "+authority.Timestamp(r.Row.ExpiresAt))
+	}
+	would := "nothing changes"
+	if len(does) > 0 {
+		would = "it would " + strings.Join(does, ", ")
+	}
+	var message string
+	switch review.Reason {
+	case authority.ReviewActAlreadyUsed:
+		message = fmt.Sprintf("the act that spec.supersedesAct names was used before: %s; a human who wants that sets spec.supersedesAct to %q and spec.manifestDigest to %q", would, review.Act, review.Digest)
+	case authority.ReviewDigestNotInForce:
+		message = fmt.Sprintf("spec.manifestDigest isn't the digest in force: %s once that manifest is installed; to grant on the one in force, review it and set spec.manifestDigest to %q with spec.supersedesAct %q", would, review.Digest, review.Act)
+	case authority.ReviewInstallationMismatch:
+		message = fmt.Sprintf("%s; a human who wants to grant sets spec.supersedesAct to %q and spec.manifestDigest to %q", installationMismatch(r.Row.Key.InstallationID), review.Act, review.Digest)
+	case authority.ReviewWorkspaceMismatch:
+		message = workspaceMissing(r.Row.Key.WorkspaceID)
+	}
+	return condition(v1alpha1.ConditionReviewRequired, true, string(review.Reason), message)
+}
+
+func list(set contract.CapabilitySet) string { return strings.Join(set.IDs(), ", ") }
+
+func installationMismatch(id string) string {
+	return fmt.Sprintf("spec.installationID isn't the ID of the installation of this name; the one that is installed has the ID %q", id)
+}
+
+func workspaceMissing(id string) string {
+	return fmt.Sprintf("this namespace isn't the workspace %q; a platform admin labels it with %s=%s", id, v1alpha1.LabelWorkspaceID, id)
+}
+
+// absent are the conditions of an approval that speaks for nothing and has
+// changed nothing.
+func absent(reason, message string) []metav1.Condition {
+	return []metav1.Condition{
+		condition(v1alpha1.ConditionReady, false, reason, message),
+		condition(v1alpha1.ConditionFenced, false, v1alpha1.ReasonNothingGranted, "there is no revision yet"),
+		condition(v1alpha1.ConditionReviewRequired, true, reason, message),
+	}
+}
+
+// accepted tells whether an installation can be authorised on this Host.
+func accepted(e *examined, lost string) metav1.Condition {
+	no := func(reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionAccepted, false, reason, message)
+	}
+	account := e.ServiceAccountNamespace + "/" + e.ServiceAccountName
+	switch {
+	case lost != "":
+		return no(v1alpha1.ReasonHistoryLost, lost)
+	case len(e.unknown) > 0:
+		return no(v1alpha1.ReasonUnknownCapability,
+			"spec.manifest.capabilities: this Host doesn't have "+shorten(strings.Join(e.unknown, ", "))+"; a newer Host may")
+	case e.HostVersionUnsupported:
+		return no(string(v1alpha1.GateHostVersionUnsupported),
+			"spec.manifest.minHostVersion is above "+hostLevel+", the level of this Host")
+	case len(e.claimedBy) > 0:
+		return no(string(v1alpha1.GateServiceAccountConflict),
+			"spec.serviceAccountRef: "+account+" is named by another installation too: "+shorten(strings.Join(e.claimedBy, ", ")))
+	case e.inWorkspace != "":
+		return no(v1alpha1.ReasonServiceAccountInWorkspace,
+			"spec.serviceAccountRef.namespace: "+e.ServiceAccountNamespace+" is the namespace of workspace "+e.inWorkspace+"; give the plugin a namespace of its own")
+	case e.accountUID == "":
+		return no(v1alpha1.ReasonServiceAccountNotFound, "spec.serviceAccountRef: "+account+" or its namespace doesn't exist")
+	case e.PrincipalChanged:
+		return no(string(v1alpha1.GatePrincipalChanged),
+			"spec.serviceAccountRef: "+account+" isn't the ServiceAccount that was reviewed; if it is right, set acceptUID to "+e.accountUID)
+	default:
+		return condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the installation can be authorised")
+	}
+}
+
+func installationReady(accepted metav1.Condition, suspended bool) metav1.Condition {
+	switch {
+	case accepted.Status != metav1.ConditionTrue:
+		return condition(v1alpha1.ConditionReady, false, v1alpha1.ReasonNotAccepted, "see Accepted: "+accepted.Reason)
+	case suspended:
+		return condition(v1alpha1.ConditionReady, false, string(v1alpha1.GateSuspended), gateMessages["Suspended"])
+	default:
+		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAccepted, "approvals of it can take force")
+	}
+}
+
+// upgradeReview names the namespaces whose approval is of another manifest.
+func upgradeReview(namespaces []string, digest string) metav1.Condition {
+	if len(namespaces) == 0 {
+		return condition(v1alpha1.ConditionUpgradeReviewPending, false, v1alpha1.ReasonManifestReviewed,
+			"every approval names the digest in force")
+	}
+	return condition(v1alpha1.ConditionUpgradeReviewPending, true, v1alpha1.ReasonManifestNotReviewed,
+		fmt.Sprintf("%d approvals name another digest than %s: in %s", len(namespaces), digest, shorten(strings.Join(namespaces, ", "))))
+}
+
+// shorten keeps a message within what a condition may hold, whatever is listed.
+func shorten(text string) string {
+	const most = 1000
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "..."
+}

@@ -1,0 +1,201 @@
+package controllers
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+)
+
+// eventObject is the object of an event. eventOf returns the same event from
+// it: nothing is lost on the way.
+func eventObject(e authority.Event) *v1alpha1.PluginCapabilityApprovalEvent {
+	r := e.Row
+	object := &v1alpha1.PluginCapabilityApprovalEvent{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: e.Name(),
+			Labels: map[string]string{
+				v1alpha1.LabelInstallationID: r.Key.InstallationID,
+				v1alpha1.LabelWorkspaceID:    r.Key.WorkspaceID,
+			},
+		},
+		Spec: v1alpha1.PluginCapabilityApprovalEventSpec{
+			AuditID: r.AuditID, Type: v1alpha1.EventType(e.Type),
+			InstallationID: r.Key.InstallationID, InstallationName: e.InstallationName, WorkspaceID: r.Key.WorkspaceID,
+			BeforeRevision: int64(e.BeforeRevision), Revision: int64(r.Revision), //nolint:gosec // counts from 1
+			BeforeManifestDigest: e.BeforeDigest, ManifestDigest: r.Vector.ManifestDigest,
+			Granted: idsOf(r.Granted), Effective: idsOf(e.Effective), Declared: idsOf(r.Declared),
+			Required: idsOf(r.Required), Allowed: idsOf(r.Allowed),
+			State: v1alpha1.State(r.State.String()), ExpiresAt: microTime(r.ExpiresAt), Act: r.Act,
+			ApprovedBy: r.ApprovedBy, IssuedAt: microTime(r.IssuedAt),
+			Actor: actorObject(r.Actor), Cause: v1alpha1.EventCause(r.Cause), Reason: r.Reason,
+			Time: metav1.NewMicroTime(r.UpdatedAt), Vector: vectorObject(r.Vector),
+			Seen: v1alpha1.SeenVersion{
+				UID: types.UID(r.Seen.UID), Generation: r.Seen.Generation, Gone: r.Seen.Gone, Revoked: r.Seen.Revoked,
+			},
+			HumanPolicyVersion: r.Vector.PolicyVersion, Unproven: r.Unproven,
+			DecisionDigest: e.DecisionDigest, PreviousHash: e.PreviousHash,
+		},
+	}
+	for _, gate := range r.Gates.Names() {
+		object.Spec.Gates = append(object.Spec.Gates, v1alpha1.GateType(gate))
+	}
+	if h := e.Applied; h != nil {
+		object.Spec.Hold = &v1alpha1.AppliedHold{
+			Granted: idsOf(h.Granted), State: v1alpha1.State(h.State.String()), ExpiresAt: microTime(h.ExpiresAt),
+			Cause: v1alpha1.EventCause(h.Cause), Actor: actorObject(h.Actor), Reason: h.Reason,
+			UID: types.UID(h.UID), Generation: h.Generation, Spent: h.Spent,
+		}
+	}
+	return object
+}
+
+// eventOf reads an event back. An ID, a state or a gate that this build doesn't
+// know is an error: the row can't be rebuilt from what isn't understood.
+func eventOf(object *v1alpha1.PluginCapabilityApprovalEvent) (authority.Event, error) {
+	s := &object.Spec
+	failed := func(field string, err error) (authority.Event, error) {
+		return authority.Event{}, fmt.Errorf("event %s: spec.%s: %w", object.Name, field, err)
+	}
+	row := authority.Row{
+		Key:      authority.Key{InstallationID: s.InstallationID, WorkspaceID: s.WorkspaceID},
+		Revision: uint64(s.Revision), //nolint:gosec // at least 1 by schema
+		Act:      s.Act, ExpiresAt: timeOf(s.ExpiresAt), Vector: vectorOf(s.Vector),
+		Seen:  authority.Seen{UID: string(s.Seen.UID), Generation: s.Seen.Generation, Gone: s.Seen.Gone, Revoked: s.Seen.Revoked},
+		Actor: actorOf(s.Actor), Cause: authority.Cause(s.Cause), Reason: s.Reason,
+		ApprovedBy: s.ApprovedBy, IssuedAt: timeOf(s.IssuedAt), UpdatedAt: timeOf(&s.Time),
+		AuditID: s.AuditID, Unproven: s.Unproven,
+	}
+	row.Sum = row.Vector.Sum()
+	event := authority.Event{
+		Type: authority.EventType(s.Type), InstallationName: s.InstallationName,
+		BeforeRevision: uint64(s.BeforeRevision), BeforeDigest: s.BeforeManifestDigest, //nolint:gosec // at least 0 by schema
+		DecisionDigest: s.DecisionDigest, PreviousHash: s.PreviousHash,
+	}
+	for _, list := range []struct {
+		field string
+		ids   []v1alpha1.CapabilityID
+		set   *contract.CapabilitySet
+	}{
+		{"granted", s.Granted, &row.Granted},
+		{"declared", s.Declared, &row.Declared},
+		{"required", s.Required, &row.Required},
+		{"allowed", s.Allowed, &row.Allowed},
+		{"effective", s.Effective, &event.Effective},
+	} {
+		set, err := setOf(list.ids)
+		if err != nil {
+			return failed(list.field, err)
+		}
+		*list.set = set
+	}
+	var ok bool
+	if row.State, ok = authority.ParseState(string(s.State)); !ok {
+		return failed("state", fmt.Errorf("unknown state %q", s.State))
+	}
+	names := make([]string, len(s.Gates))
+	for i, gate := range s.Gates {
+		names[i] = string(gate)
+	}
+	if row.Gates, ok = authority.ParseGates(names); !ok {
+		return failed("gates", fmt.Errorf("unknown gate in %q", names))
+	}
+	if s.Hold != nil {
+		hold, err := holdOf(s.Hold)
+		if err != nil {
+			return failed("hold", err)
+		}
+		event.Applied = hold
+	}
+	if s.ManifestDigest != s.Vector.ManifestDigest || s.HumanPolicyVersion != s.Vector.HumanPolicyVersion {
+		return failed("vector", fmt.Errorf("differs from manifestDigest or humanPolicyVersion"))
+	}
+	event.Row = row
+	event.Row.EventHash = event.Hash()
+	return event, nil
+}
+
+func holdOf(h *v1alpha1.AppliedHold) (*authority.Hold, error) {
+	granted, err := setOf(h.Granted)
+	if err != nil {
+		return nil, fmt.Errorf("granted: %w", err)
+	}
+	state, ok := authority.ParseState(string(h.State))
+	if !ok {
+		return nil, fmt.Errorf("unknown state %q", h.State)
+	}
+	return &authority.Hold{
+		State: state, Granted: granted, ExpiresAt: timeOf(h.ExpiresAt), Cause: authority.Cause(h.Cause),
+		Actor: actorOf(h.Actor), Reason: h.Reason, UID: string(h.UID), Generation: h.Generation, Spent: h.Spent,
+	}, nil
+}
+
+func vectorObject(v authority.Vector) v1alpha1.AuthorityVector {
+	return v1alpha1.AuthorityVector{
+		ApprovalUID: types.UID(v.ApprovalUID), InstallationUID: types.UID(v.InstallationUID), Version: v.Version,
+		ManifestDigest: v.ManifestDigest, Suspended: v.Suspended,
+		ServiceAccountNamespace: v.ServiceAccountNamespace, ServiceAccountName: v.ServiceAccountName,
+		ServiceAccountUID: types.UID(v.ServiceAccountUID), NamespaceUID: types.UID(v.ServiceAccountNamespaceUID),
+		WorkspaceNamespace: v.WorkspaceNamespace, WorkspaceNamespaceUID: types.UID(v.WorkspaceNamespaceUID),
+		WorkspaceID: v.WorkspaceID, HumanPolicyVersion: v.PolicyVersion,
+	}
+}
+
+func vectorOf(o v1alpha1.AuthorityVector) authority.Vector {
+	return authority.Vector{
+		ApprovalUID: string(o.ApprovalUID), InstallationUID: string(o.InstallationUID), Version: o.Version,
+		ManifestDigest: o.ManifestDigest, Suspended: o.Suspended,
+		ServiceAccountNamespace: o.ServiceAccountNamespace, ServiceAccountName: o.ServiceAccountName,
+		ServiceAccountUID: string(o.ServiceAccountUID), ServiceAccountNamespaceUID: string(o.NamespaceUID),
+		WorkspaceNamespace: o.WorkspaceNamespace, WorkspaceNamespaceUID: string(o.WorkspaceNamespaceUID),
+		WorkspaceID: o.WorkspaceID, PolicyVersion: o.HumanPolicyVersion,
+	}
+}
+
+func actorObject(a authority.Actor) v1alpha1.Actor {
+	return v1alpha1.Actor{Name: a.Name, Assurance: v1alpha1.Assurance(a.Assurance)}
+}
+
+func actorOf(o v1alpha1.Actor) authority.Actor {
+	return authority.Actor{Name: o.Name, Assurance: authority.Assurance(o.Assurance)}
+}
+
+func idsOf(set contract.CapabilitySet) []v1alpha1.CapabilityID {
+	var ids []v1alpha1.CapabilityID
+	for c := range set.All() {
+		ids = append(ids, v1alpha1.CapabilityID(c.String()))
+	}
+	return ids
+}
+
+func setOf(ids []v1alpha1.CapabilityID) (contract.CapabilitySet, error) {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = string(id)
+	}
+	set, err := contract.ParseCapabilities(texts)
+	if err != nil {
+		return 0, fmt.Errorf("read capability IDs: %w", err)
+	}
+	return set, nil
+}
+
+func microTime(t time.Time) *metav1.MicroTime {
+	if t.IsZero() {
+		return nil
+	}
+	micro := metav1.NewMicroTime(t.UTC())
+	return &micro
+}
+
+func timeOf(t *metav1.MicroTime) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}

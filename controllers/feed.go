@@ -1,0 +1,122 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
+)
+
+// feed fills the view from the watches, on every replica.
+type feed struct {
+	view       *view.View
+	bindings   *bindings
+	log        logr.Logger
+	uninstalls *requests[string]
+
+	complete []completion
+}
+
+// completion tells when a handler has been given a watch's initial state.
+type completion struct {
+	source view.Source
+	done   func() bool
+}
+
+// register adds the handlers to the informers of a cache.
+func (f *feed) register(ctx context.Context, informers cache.Cache, approvals toolscache.ResourceEventHandler) error {
+	for _, kind := range []struct {
+		source  view.Source
+		object  client.Object
+		handler toolscache.ResourceEventHandler
+	}{
+		{view.SourceApprovals, &v1alpha1.PluginCapabilityApproval{}, approvals},
+		{view.SourceInstallations, &v1alpha1.PluginInstallation{}, handlerOf(f.installation)},
+		{view.SourceNamespaces, metadataOf("Namespace"), handlerOf(f.namespace)},
+	} {
+		informer, err := informers.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind.object, err)
+		}
+		registration, err := informer.AddEventHandler(kind.handler)
+		if err != nil {
+			return fmt.Errorf("handle %T: %w", kind.object, err)
+		}
+		f.complete = append(f.complete, completion{kind.source, registration.HasSynced})
+	}
+	return nil
+}
+
+// Start implements manager.Runnable.
+func (f *feed) Start(ctx context.Context) error {
+	if err := retry(ctx, f.log, "Loading the bindings", f.bindings.load); err != nil {
+		return nil //nolint:nilerr // the context ended
+	}
+	for _, c := range f.complete {
+		if !toolscache.WaitForCacheSync(ctx.Done(), c.done) {
+			return nil
+		}
+		f.view.MarkComplete(c.source)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (f *feed) NeedLeaderElection() bool { return false }
+
+func (f *feed) installation(object client.Object, deleted bool) {
+	o, ok := object.(*v1alpha1.PluginInstallation)
+	if !ok {
+		return
+	}
+	if deleted || o.DeletionTimestamp != nil {
+		f.view.RemoveInstallation(o.Name, string(o.UID))
+		if o.Status.InstallationID != "" {
+			f.uninstalls.add(o.Status.InstallationID)
+		}
+		return
+	}
+	installation, _, err := installationOf(o)
+	if err != nil {
+		// Without a digest its vector equals no row's.
+		f.log.Error(err, "An installation can't be read", "installation", o.Name)
+	}
+	f.view.SetInstallation(view.Installation{Installation: installation, PluginID: o.Spec.PluginID})
+}
+
+func (f *feed) namespace(object client.Object, deleted bool) {
+	o, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return
+	}
+	if deleted || o.DeletionTimestamp != nil {
+		f.view.RemoveNamespace(o.Name)
+		return
+	}
+	f.view.SetNamespace(o.Name, view.Namespace{UID: string(o.UID), WorkspaceID: o.Labels[v1alpha1.LabelWorkspaceID]})
+}
+
+// handlerOf calls fn with the newest state of an object.
+func handlerOf(fn func(object client.Object, deleted bool)) toolscache.ResourceEventHandler {
+	call := func(object any, deleted bool) {
+		if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = unknown.Obj
+		}
+		if o, ok := object.(client.Object); ok {
+			fn(o, deleted)
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { call(object, false) },
+		UpdateFunc: func(_, object any) { call(object, false) },
+		DeleteFunc: func(object any) { call(object, true) },
+	}
+}

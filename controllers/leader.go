@@ -1,0 +1,123 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
+	"github.com/kandev/plugin-host/hostsvc/fence"
+)
+
+// leader begins this process's term in office: a new leader epoch, then the
+// comparison of every row with its newest event. Only after that does "no row"
+// mean "never approved", and only then do passes run.
+type leader struct {
+	store  Store
+	events *events
+	view   *view.View
+	sweep  *sweep
+	log    logr.Logger
+
+	term    fence.Term
+	leading chan struct{} // closed once term is set
+	deposed chan error
+}
+
+func newLeader(store Store, e *events, v *view.View, s *sweep, log logr.Logger) *leader {
+	return &leader{store: store, events: e, view: v, sweep: s, log: log, leading: make(chan struct{}), deposed: make(chan error, 1)}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (l *leader) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable. Its error ends the process.
+func (l *leader) Start(ctx context.Context) error {
+	if err := retry(ctx, l.log, "Beginning a term", l.begin); err != nil {
+		return nil //nolint:nilerr // the context ended
+	}
+	close(l.leading)
+	l.view.MarkComplete(view.SourceLedger)
+	l.log.Info("Leading", "storeEpoch", l.term.StoreEpoch, "leaderEpoch", l.term.LeaderEpoch)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go l.sweep.run(ctx)
+	select {
+	case err := <-l.deposed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// wait returns the term once it has begun.
+func (l *leader) wait(ctx context.Context) (fence.Term, error) {
+	select {
+	case <-l.leading:
+		return l.term, nil
+	case <-ctx.Done():
+		return fence.Term{}, fmt.Errorf("wait for the term to begin: %w", ctx.Err())
+	}
+}
+
+// depose ends the process: another one leads.
+func (l *leader) depose(err error) {
+	select {
+	case l.deposed <- err:
+	default:
+	}
+}
+
+func (l *leader) begin(ctx context.Context) error {
+	term, err := l.store.Lead(ctx)
+	if err != nil {
+		return fmt.Errorf("begin a term: %w", err)
+	}
+	newest, highest, err := l.events.newest(ctx, func(err error) {
+		l.log.Error(err, "An event can't be read back; its sequence answers UNAVAILABLE")
+	})
+	if err != nil {
+		return err
+	}
+	rows, err := l.store.Rows(ctx)
+	if err != nil {
+		return fmt.Errorf("list the rows: %w", err)
+	}
+	revisions := make(map[authority.Key]uint64, len(rows))
+	for _, row := range rows {
+		revisions[row.Key] = row.Revision
+	}
+	for key, revision := range highest {
+		l.view.SetRevision(key, revision)
+		event, ok := newest[key]
+		if !ok || revisions[key] >= revision {
+			continue
+		}
+		l.log.Info("Rebuilding a row from its newest event", "installation", key.InstallationID, "workspace", key.WorkspaceID, "revision", revision)
+		if err := l.store.FenceStart(ctx, term, event.Row); err != nil {
+			return fmt.Errorf("take installation %s in workspace %s to revision %d: %w", key.InstallationID, key.WorkspaceID, revision, err)
+		}
+	}
+	l.term = term
+	return nil
+}
+
+// retry runs fn until it succeeds; it returns an error only when ctx ends.
+func retry(ctx context.Context, log logr.Logger, doing string, fn func(context.Context) error) error {
+	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second}
+	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
+		err := fn(ctx)
+		if err != nil && ctx.Err() == nil {
+			log.Error(err, doing+" failed; trying again")
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}

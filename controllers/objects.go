@@ -1,0 +1,140 @@
+package controllers
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
+)
+
+// approvalOf translates an approval object, nil when it is being deleted: a
+// deletion timestamp counts as absent everywhere.
+func approvalOf(o *v1alpha1.PluginCapabilityApproval) *authority.Approval {
+	if o.DeletionTimestamp != nil {
+		return nil
+	}
+	a := &authority.Approval{
+		UID: string(o.UID), Generation: o.Generation,
+		InstallationID: o.Spec.InstallationID, WorkspaceID: o.Spec.WorkspaceID,
+		ManifestDigest: o.Spec.ManifestDigest, SupersedesAct: o.Spec.SupersedesAct,
+		// Only Active is active: a state that this build doesn't know grants nothing.
+		Revoked:    o.Spec.State != "" && o.Spec.State != v1alpha1.StateActive,
+		ApprovedBy: o.Spec.ApprovedBy, ChangedBy: o.Spec.ChangedBy, Reason: o.Spec.Reason,
+	}
+	a.Capabilities, a.Unknown = capabilitiesOf(o.Spec.Capabilities)
+	if o.Spec.ExpiresAt != nil {
+		a.ExpiresAt = instant(o.Spec.ExpiresAt.Time)
+	}
+	return a
+}
+
+// instant has the resolution of what is recorded.
+func instant(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// capabilitiesOf parses IDs again although the schema has: an object can be
+// older than its schema.
+func capabilitiesOf(ids []v1alpha1.CapabilityID) (set contract.CapabilitySet, unknown []string) {
+	for _, id := range ids {
+		c, err := contract.ParseCapability(string(id))
+		if err != nil {
+			unknown = append(unknown, string(id))
+			continue
+		}
+		set |= contract.SetOf(c)
+	}
+	return set, unknown
+}
+
+// installationOf translates an installation object by itself: the conflict and
+// the changed principal depend on other objects and stay false. unknown lists
+// the declared IDs that this Host doesn't have; such a package needs a newer
+// Host.
+func installationOf(o *v1alpha1.PluginInstallation) (installation authority.Installation, unknown []string, err error) {
+	installation = authority.Installation{
+		UID: string(o.UID), ID: o.Status.InstallationID, Name: o.Name, Version: o.Spec.Version, Suspended: o.Spec.Suspend,
+		ServiceAccountNamespace:    o.Spec.ServiceAccountRef.Namespace,
+		ServiceAccountName:         o.Spec.ServiceAccountRef.Name,
+		ServiceAccountUID:          string(o.Status.ServiceAccountUID),
+		ServiceAccountNamespaceUID: string(o.Status.NamespaceUID),
+	}
+	manifest := contract.Manifest{PluginID: o.Spec.PluginID, MinHostVersion: o.Spec.Manifest.MinHostVersion}
+	for _, declared := range o.Spec.Manifest.Capabilities {
+		manifest.Capabilities = append(manifest.Capabilities, contract.DeclaredCapability{
+			ID: string(declared.ID), Required: declared.Required, Reason: declared.Reason,
+		})
+		c, parseErr := contract.ParseCapability(string(declared.ID))
+		if parseErr != nil {
+			unknown = append(unknown, string(declared.ID))
+			continue
+		}
+		installation.Declared |= contract.SetOf(c)
+		if declared.Required {
+			installation.Required |= contract.SetOf(c)
+		}
+	}
+	if installation.ManifestDigest, err = manifest.Digest(); err != nil {
+		return installation, unknown, fmt.Errorf("digest the manifest of installation %s: %w", o.Name, err)
+	}
+	installation.HostVersionUnsupported = !atLeast(hostLevel, o.Spec.Manifest.MinHostVersion) || len(unknown) > 0
+	return installation, unknown, nil
+}
+
+// hostLevel is the Kandev level whose contract this build implements. A
+// manifest's minHostVersion is compared with it, not with our own version.
+const hostLevel = "0.91.1"
+
+// atLeast compares versions of up to three numbers; a missing one is 0. What
+// isn't a version is newer than everything: it is unknown, so unsupported.
+func atLeast(have, want string) bool {
+	if want == "" {
+		return true
+	}
+	h, hOK := versionOf(have)
+	w, wOK := versionOf(want)
+	if !hOK || !wOK {
+		return false
+	}
+	for i := range h {
+		if h[i] != w[i] {
+			return h[i] > w[i]
+		}
+	}
+	return true
+}
+
+func versionOf(text string) (version [3]uint64, ok bool) {
+	parts := strings.Split(text, ".")
+	if len(parts) > len(version) {
+		return version, false
+	}
+	for i, part := range parts {
+		number, err := strconv.ParseUint(part, 10, 32)
+		if err != nil {
+			return version, false
+		}
+		version[i] = number
+	}
+	return version, true
+}
+
+func placeOf(o client.Object) view.Place {
+	return view.Place{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+func nameOf(place view.Place) types.NamespacedName {
+	return types.NamespacedName{Namespace: place.Namespace, Name: place.Name}
+}
+
+// keyOf is what an approval names itself; whether it stands where it may is
+// another question.
+func keyOf(a *authority.Approval) authority.Key {
+	return authority.Key{InstallationID: a.InstallationID, WorkspaceID: a.WorkspaceID}
+}

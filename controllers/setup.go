@@ -1,0 +1,254 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
+	"github.com/kandev/plugin-host/hostsvc/fence"
+)
+
+// Indexes of the cache, so that no mapper lists everything.
+const (
+	indexInstallationName        = "spec.installationName"
+	indexServiceAccount          = "serviceAccount"
+	indexServiceAccountNamespace = "serviceAccountNamespace"
+)
+
+const (
+	passWorkers = 4
+	// passTimeout bounds one request, waits for the watch included.
+	passTimeout = time.Minute
+)
+
+// Options are what the controllers need besides the manager.
+type Options struct {
+	Store Store
+	// View is filled from the manager's watches and read by the Host.
+	View   *view.View
+	Policy authority.Policy
+	// Now is the clock of revisions, expiries and conditions.
+	Now func() time.Time
+	// Random is the source of act names.
+	Random io.Reader
+	// SweepEvery is the time between two sweeps.
+	SweepEvery time.Duration
+}
+
+// CacheOptions are the cache's options that the controllers need: nothing is
+// kept that nobody reads.
+func CacheOptions() cache.Options {
+	return cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+}
+
+// Add adds the controllers to a manager that has not been started.
+func Add(ctx context.Context, mgr manager.Manager, o Options) error {
+	live, log := mgr.GetAPIReader(), mgr.GetLogger()
+	writer := client.WithFieldValidation(mgr.GetClient(), metav1.FieldValidationStrict)
+
+	bound := &bindings{store: o.Store, view: o.View}
+	objects := &cluster{live: live, view: o.View, bindings: bound, policy: o.Policy}
+	status := &statuses{live: live, writer: writer, now: o.Now}
+	history := &events{live: live, writer: writer}
+
+	passes, uninstalls := newRequests[authority.Key](), newRequests[string]()
+	installations := newRequests[reconcile.Request]()
+
+	approvals := newWatch(o.View, o.Store, objects, bound, o.Now, log.WithName("watch"))
+	approvals.narrowed = passes.add
+	views := &feed{view: o.View, bindings: bound, log: log.WithName("view"), uninstalls: uninstalls}
+	if err := views.register(ctx, mgr.GetCache(), approvals); err != nil {
+		return err
+	}
+	lead := newLeader(o.Store, history, o.View, &sweep{
+		store: o.Store, view: o.View, every: o.SweepEvery, now: o.Now, log: log.WithName("sweep"),
+		passes: passes, uninstalls: uninstalls,
+	}, log.WithName("leader"))
+	for _, runnable := range []manager.Runnable{approvals, views, lead} {
+		if err := mgr.Add(runnable); err != nil {
+			return fmt.Errorf("add %T to the manager: %w", runnable, err)
+		}
+	}
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := builder.TypedControllerManagedBy[authority.Key](mgr).Named("pass").
+		WatchesRawSource(passes.source()).
+		WithOptions(controller.TypedOptions[authority.Key]{MaxConcurrentReconciles: passWorkers, ReconciliationTimeout: passTimeout}).
+		Complete(&passReconciler{
+			pass:   &fence.Pass{Intent: objects, History: approvals, Events: history, Ledger: o.Store, Status: status, Now: o.Now, Random: o.Random},
+			leader: lead, view: o.View, store: o.Store, now: o.Now, revisions: map[authority.Key]uint64{},
+			settled: func(installationID string) {
+				if name, ok := o.View.InstallationName(installationID); ok {
+					installations.add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+				}
+			},
+		}); err != nil {
+		return fmt.Errorf("add the controller of passes: %w", err)
+	}
+	if err := builder.TypedControllerManagedBy[string](mgr).Named("uninstall").
+		WatchesRawSource(uninstalls.source()).
+		Complete(&uninstallReconciler{cluster: objects, store: o.Store, leader: lead, passes: passes}); err != nil {
+		return fmt.Errorf("add the controller of uninstalls: %w", err)
+	}
+	if err := addApprovals(mgr, o.View, &approvalReconciler{
+		cluster: objects, bindings: bound, statuses: status, store: o.Store, leader: lead, passes: passes,
+	}); err != nil {
+		return fmt.Errorf("add the controller of approvals: %w", err)
+	}
+	if err := addInstallations(mgr, installations, &installationReconciler{
+		cluster: objects, cached: mgr.GetClient(), statuses: status, store: o.Store, leader: lead, now: o.Now,
+		passes: passes, known: map[string]authority.Installation{},
+	}); err != nil {
+		return fmt.Errorf("add the controller of installations: %w", err)
+	}
+	return nil
+}
+
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range []struct {
+		object client.Object
+		name   string
+		value  func(client.Object) []string
+	}{
+		{&v1alpha1.PluginCapabilityApproval{}, indexInstallationName, func(o client.Object) []string {
+			approval, ok := o.(*v1alpha1.PluginCapabilityApproval)
+			if !ok {
+				return nil
+			}
+			return []string{approval.Spec.InstallationName}
+		}},
+		{&v1alpha1.PluginInstallation{}, indexServiceAccount, func(o client.Object) []string {
+			return serviceAccountOf(o, func(ref v1alpha1.ServiceAccountReference) string { return ref.Namespace + "/" + ref.Name })
+		}},
+		{&v1alpha1.PluginInstallation{}, indexServiceAccountNamespace, func(o client.Object) []string {
+			return serviceAccountOf(o, func(ref v1alpha1.ServiceAccountReference) string { return ref.Namespace })
+		}},
+	} {
+		if err := indexer.IndexField(ctx, index.object, index.name, index.value); err != nil {
+			return fmt.Errorf("index %T by %s: %w", index.object, index.name, err)
+		}
+	}
+	return nil
+}
+
+func serviceAccountOf(o client.Object, value func(v1alpha1.ServiceAccountReference) string) []string {
+	installation, ok := o.(*v1alpha1.PluginInstallation)
+	if !ok {
+		return nil
+	}
+	return []string{value(installation.Spec.ServiceAccountRef)}
+}
+
+func addApprovals(mgr manager.Manager, seen *view.View, r *approvalReconciler) error {
+	cached := mgr.GetClient()
+	named := func(ctx context.Context, o client.Object) []reconcile.Request {
+		return approvalsIn(ctx, cached, client.MatchingFields{indexInstallationName: o.GetName()})
+	}
+	inside := func(ctx context.Context, o client.Object) []reconcile.Request {
+		found := approvalsIn(ctx, cached, client.InNamespace(o.GetName()))
+		// Another namespace that claims a bound workspace concerns the bound one.
+		if bound, ok := seen.Binding(o.GetLabels()[v1alpha1.LabelWorkspaceID]); ok && bound.Namespace != o.GetName() {
+			found = append(found, approvalsIn(ctx, cached, client.InNamespace(bound.Namespace))...)
+		}
+		return found
+	}
+	return builder.ControllerManagedBy(mgr).Named("approval").
+		For(&v1alpha1.PluginCapabilityApproval{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.PluginInstallation{}, handler.EnqueueRequestsFromMapFunc(named),
+			builder.WithPredicates(installationMatters())).
+		WatchesMetadata(metadataOf("Namespace"), handler.EnqueueRequestsFromMapFunc(inside),
+			builder.WithPredicates(namespaceMatters())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 2}).
+		Complete(r)
+}
+
+func approvalsIn(ctx context.Context, cached client.Reader, selection client.ListOption) []reconcile.Request {
+	var list v1alpha1.PluginCapabilityApprovalList
+	if err := cached.List(ctx, &list, selection, client.UnsafeDisableDeepCopy); err != nil {
+		// The cache fails only when it ends; the next process begins with everything.
+		return nil
+	}
+	found := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		found[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return found
+}
+
+func addInstallations(mgr manager.Manager, from *requests[reconcile.Request], r *installationReconciler) error {
+	cached := mgr.GetClient()
+	by := func(index string, value func(client.Object) string) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			var list v1alpha1.PluginInstallationList
+			if err := cached.List(ctx, &list, client.MatchingFields{index: value(o)}, client.UnsafeDisableDeepCopy); err != nil {
+				return nil // as above
+			}
+			found := make([]reconcile.Request, len(list.Items))
+			for i := range list.Items {
+				found[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+			}
+			return found
+		})
+	}
+	claimants := by(indexServiceAccount, func(o client.Object) string {
+		if installation, ok := o.(*v1alpha1.PluginInstallation); ok {
+			return installation.Spec.ServiceAccountRef.Namespace + "/" + installation.Spec.ServiceAccountRef.Name
+		}
+		return o.GetNamespace() + "/" + o.GetName()
+	})
+	inside := by(indexServiceAccountNamespace, func(o client.Object) string { return o.GetName() })
+	return builder.ControllerManagedBy(mgr).Named("installation").
+		For(&v1alpha1.PluginInstallation{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.PluginInstallation{}, claimants, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesMetadata(metadataOf("ServiceAccount"), claimants, builder.WithPredicates(identityMatters())).
+		WatchesMetadata(metadataOf("Namespace"), inside, builder.WithPredicates(namespaceMatters())).
+		WatchesRawSource(from.source()).
+		Complete(r)
+}
+
+// installationMatters passes what approvals of an installation depend on; its
+// summary of workspaces is not part of it.
+func installationMatters() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.PluginInstallation)
+		after, okAfter := e.ObjectNew.(*v1alpha1.PluginInstallation)
+		return !ok || !okAfter || before.UID != after.UID || before.Generation != after.Generation ||
+			before.Status.InstallationID != after.Status.InstallationID ||
+			before.Status.ServiceAccountUID != after.Status.ServiceAccountUID ||
+			before.Status.NamespaceUID != after.Status.NamespaceUID
+	}}
+}
+
+// namespaceMatters passes what makes a namespace a workspace.
+func namespaceMatters() predicate.Predicate {
+	identity := identityMatters()
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return identity.Update(e) ||
+			e.ObjectOld.GetLabels()[v1alpha1.LabelWorkspaceID] != e.ObjectNew.GetLabels()[v1alpha1.LabelWorkspaceID]
+	}}
+}
+
+// identityMatters passes creation, deletion and its beginning.
+func identityMatters() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+			(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+	}}
+}

@@ -1,0 +1,140 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/fence"
+)
+
+// fieldOwner owns the status of our kinds.
+const fieldOwner = client.FieldOwner("plugin-host")
+
+// maxInactive is the schema's bound of status.inactiveCapabilities.
+const maxInactive = 64
+
+// statuses writes status by server-side apply, bound to the version that it was
+// computed from. It implements fence.Status.
+type statuses struct {
+	live   client.Reader
+	writer client.Client
+	now    func() time.Time
+}
+
+// Apply implements fence.Status.
+func (s *statuses) Apply(ctx context.Context, object fence.Object, report authority.Report) error {
+	var approval v1alpha1.PluginCapabilityApproval
+	name := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+	err := s.live.Get(ctx, name, &approval)
+	if apierrors.IsNotFound(err) {
+		return fence.ErrConflict
+	}
+	if err != nil {
+		return fmt.Errorf("read approval %s: %w", name, err)
+	}
+	if string(approval.UID) != object.UID || approval.ResourceVersion != object.ResourceVersion {
+		return fence.ErrConflict
+	}
+	return s.applyApproval(ctx, &approval, reported(report))
+}
+
+// reported is the status of a row. Conditions are not stamped yet.
+func reported(r authority.Report) v1alpha1.PluginCapabilityApprovalStatus {
+	row := r.Row
+	status := v1alpha1.PluginCapabilityApprovalStatus{
+		InstallationID: row.Key.InstallationID,
+		Revision:       int64(row.Revision), //nolint:gosec // counts from 1
+		Act:            row.Act, State: v1alpha1.State(row.State.String()), ExpiresAt: microTime(row.ExpiresAt),
+		EffectiveCapabilities: idsOf(r.Effective),
+		EffectiveSummary:      strconv.Itoa(r.Effective.Len()) + "/" + strconv.Itoa(r.Declared.Len()),
+		Gates:                 gatesOf(row.Gates),
+		ManifestDigest:        row.Vector.ManifestDigest, HumanPolicyVersion: row.Vector.PolicyVersion,
+		ApprovedBy: row.ApprovedBy, IssuedAt: seconds(row.IssuedAt), UpdatedAt: seconds(row.UpdatedAt),
+		LastAuditID: row.AuditID,
+		Conditions:  []metav1.Condition{approvalReady(r), approvalFenced(row.Revision), reviewRequired(r)},
+	}
+	if row.State == authority.StateNone {
+		status.State = v1alpha1.StatePending
+	}
+	for _, inactive := range r.Inactive[:min(len(r.Inactive), maxInactive)] {
+		status.InactiveCapabilities = append(status.InactiveCapabilities, v1alpha1.InactiveCapability{
+			ID: inactive.ID, Reason: v1alpha1.InactiveReason(inactive.Reason),
+		})
+	}
+	return status
+}
+
+// pending is the status of an approval that speaks for no row. What an earlier
+// status said of a sequence stays known.
+func pending(before v1alpha1.PluginCapabilityApprovalStatus, reason, message string) v1alpha1.PluginCapabilityApprovalStatus {
+	return v1alpha1.PluginCapabilityApprovalStatus{
+		InstallationID: before.InstallationID, Revision: before.Revision, Act: before.Act,
+		State: v1alpha1.StatePending, EffectiveSummary: "0/0", Conditions: absent(reason, message),
+	}
+}
+
+// applyApproval writes the status if it differs from what the object, read
+// live, has.
+func (s *statuses) applyApproval(ctx context.Context, object *v1alpha1.PluginCapabilityApproval, status v1alpha1.PluginCapabilityApprovalStatus) error {
+	status.ObservedGeneration = object.Generation
+	status.Conditions = stamp(status.Conditions, object.Status.Conditions, object.Generation, s.now())
+	return s.apply(ctx, object, "PluginCapabilityApproval", &object.Status, &status)
+}
+
+// applyInstallation is the same for installations.
+func (s *statuses) applyInstallation(ctx context.Context, object *v1alpha1.PluginInstallation, status v1alpha1.PluginInstallationStatus) error {
+	status.ObservedGeneration = object.Generation
+	status.Conditions = stamp(status.Conditions, object.Status.Conditions, object.Generation, s.now())
+	return s.apply(ctx, object, "PluginInstallation", &object.Status, &status)
+}
+
+// apply does nothing when nothing changes: the steady state writes nothing. The
+// resource version makes it fail on any other version of the object, so that
+// owning our fields by force takes nothing from anyone who acted meanwhile.
+func (s *statuses) apply(ctx context.Context, object client.Object, kind string, before, after any) error {
+	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
+	if err != nil {
+		return fmt.Errorf("encode the status of %s %s: %w", kind, object.GetName(), err)
+	}
+	will, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
+	if err != nil {
+		return fmt.Errorf("encode the status of %s %s: %w", kind, object.GetName(), err)
+	}
+	if equality.Semantic.DeepEqual(was, will) {
+		return nil
+	}
+	applied := &unstructured.Unstructured{Object: map[string]any{"status": will}}
+	applied.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	applied.SetNamespace(object.GetNamespace())
+	applied.SetName(object.GetName())
+	applied.SetUID(object.GetUID())
+	applied.SetResourceVersion(object.GetResourceVersion())
+	err = s.writer.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), fieldOwner, client.ForceOwnership)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return fence.ErrConflict
+	case err != nil:
+		return fmt.Errorf("apply the status of %s %s: %w", kind, client.ObjectKeyFromObject(object), err)
+	}
+	return nil
+}
+
+func seconds(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	rounded := metav1.NewTime(t.UTC().Truncate(time.Second))
+	return &rounded
+}

@@ -1,0 +1,336 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
+	"github.com/kandev/plugin-host/hostsvc/fence"
+)
+
+const (
+	// watchWorkers handle versions at once, those of one object in order.
+	watchWorkers = 4
+	// maxPending bounds the versions of one object that wait for the store.
+	// What is dropped beyond it shows as a gap in the history, which counts as
+	// revoked.
+	maxPending = 256
+	// historyWait bounds how long a pass waits for the watch.
+	historyWait = 2 * time.Second
+	// retryLeast and retryMost bound the wait before a version is tried again.
+	retryLeast = 10 * time.Millisecond
+	retryMost  = 5 * time.Second
+)
+
+// watch is the handler of the approvals' watch, on every replica, leader or
+// not. It looks at every version: what narrows becomes a hold at once, and only
+// then counts as handled. It implements fence.History.
+type watch struct {
+	view     *view.View
+	ledger   fence.Ledger
+	cluster  *cluster
+	bindings *bindings
+	now      func() time.Time
+	log      logr.Logger
+	// narrowed is told each key whose row got a hold, or whose approval is gone.
+	narrowed func(authority.Key)
+
+	queue workqueue.TypedRateLimitingInterface[view.Place]
+
+	mu      sync.Mutex
+	objects map[view.Place]*watched
+	// handled is closed and replaced whenever a version has been handled.
+	handled chan struct{}
+}
+
+// watched is what this process knows of the approval object at one place.
+type watched struct {
+	// newest is the version that the watch delivered last.
+	newest version
+	// pending are the versions to handle, in order.
+	pending []version
+	// last was handled last; from is the generation of its object from which on
+	// every version was handled.
+	last version
+	from int64
+}
+
+// version is one version of an approval object; spec is nil when it is gone.
+type version struct {
+	uid        string
+	generation int64
+	spec       *authority.Approval
+}
+
+func newWatch(v *view.View, ledger fence.Ledger, c *cluster, b *bindings, now func() time.Time, log logr.Logger) *watch {
+	return &watch{
+		view: v, ledger: ledger, cluster: c, bindings: b, now: now, log: log,
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[view.Place](retryLeast, retryMost)),
+		objects: map[view.Place]*watched{}, handled: make(chan struct{}),
+	}
+}
+
+// The handler's functions take the view along and queue the version; nothing
+// in them waits, or one object would delay all others.
+
+// OnAdd implements cache.ResourceEventHandler.
+func (w *watch) OnAdd(object any, _ bool) { w.observe(object, false) }
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (w *watch) OnUpdate(_, object any) { w.observe(object, false) }
+
+// OnDelete implements cache.ResourceEventHandler.
+func (w *watch) OnDelete(object any) {
+	if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	w.observe(object, true)
+}
+
+func (w *watch) observe(object any, deleted bool) {
+	approval, ok := object.(*v1alpha1.PluginCapabilityApproval)
+	if !ok {
+		return
+	}
+	place := placeOf(approval)
+	seen := version{uid: string(approval.UID), generation: approval.Generation, spec: approvalOf(approval)}
+	if deleted {
+		seen.spec = nil
+	}
+	w.view.SetApproval(place, view.Approval{UID: seen.uid, Generation: seen.generation, Spec: seen.spec})
+	if status := approval.Status; status.InstallationID != "" && status.Revision > 0 {
+		key := authority.Key{InstallationID: status.InstallationID, WorkspaceID: approval.Spec.WorkspaceID}
+		w.view.SetRevision(key, uint64(status.Revision)) //nolint:gosec // positive
+	}
+	if w.append(place, seen) {
+		w.queue.Add(place)
+	}
+}
+
+// append queues a version unless it is the one that was delivered last.
+func (w *watch) append(place view.Place, seen version) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	object := w.objects[place]
+	if object == nil {
+		object = &watched{}
+		w.objects[place] = object
+	}
+	newest := object.newest
+	if newest.uid == seen.uid && newest.generation == seen.generation && (newest.spec == nil) == (seen.spec == nil) {
+		return false
+	}
+	if newest.uid != "" && newest.uid != seen.uid && newest.spec != nil {
+		// Another UID is a deletion followed by a creation.
+		object.pending = append(object.pending, version{uid: newest.uid, generation: newest.generation})
+	}
+	object.pending = append(object.pending, seen)
+	if beyond := len(object.pending) - maxPending; beyond > 0 {
+		object.pending = slices.Delete(object.pending, 0, beyond)
+	}
+	object.newest = seen
+	return true
+}
+
+// Start handles versions until ctx ends; it implements manager.Runnable.
+func (w *watch) Start(ctx context.Context) error {
+	var workers sync.WaitGroup
+	for range watchWorkers {
+		workers.Go(func() {
+			for w.handleNext(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	w.queue.ShutDown()
+	workers.Wait()
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (w *watch) NeedLeaderElection() bool { return false }
+
+func (w *watch) handleNext(ctx context.Context) bool {
+	place, shutDown := w.queue.Get()
+	if shutDown {
+		return false
+	}
+	defer w.queue.Done(place)
+	for {
+		prev, cur, ok := w.next(place)
+		if !ok {
+			w.queue.Forget(place)
+			return true
+		}
+		if err := w.handle(ctx, place, prev, cur); err != nil {
+			if ctx.Err() == nil {
+				w.log.Error(err, "A version of an approval waits", "namespace", place.Namespace, "name", place.Name, "generation", cur.generation)
+			}
+			w.queue.AddRateLimited(place)
+			return true
+		}
+		w.done(place, cur)
+	}
+}
+
+func (w *watch) next(place view.Place) (prev, cur version, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	object := w.objects[place]
+	if len(object.pending) == 0 {
+		return version{}, version{}, false
+	}
+	return object.last, object.pending[0], true
+}
+
+// done records that cur was handled, which is what fence.History speaks of.
+func (w *watch) done(place view.Place, cur version) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	object := w.objects[place]
+	if i := slices.Index(object.pending, cur); i >= 0 {
+		// Versions before it were dropped for want of room, or it is the first.
+		object.pending = slices.Delete(object.pending, 0, i+1)
+	}
+	if object.last.uid != cur.uid || cur.generation > object.last.generation+1 {
+		object.from = cur.generation
+	}
+	object.last = cur
+	if cur.spec == nil && len(object.pending) == 0 && object.newest == cur {
+		delete(w.objects, place)
+	}
+	close(w.handled)
+	w.handled = make(chan struct{})
+}
+
+// WatchedFrom implements fence.History.
+func (w *watch) WatchedFrom(ctx context.Context, object fence.Object, generation int64) (int64, error) {
+	timeout := time.NewTimer(historyWait)
+	defer timeout.Stop()
+	place := view.Place{Namespace: object.Namespace, Name: object.Name}
+	for {
+		w.mu.Lock()
+		var last version
+		var from int64
+		if known := w.objects[place]; known != nil {
+			last, from = known.last, known.from
+		}
+		handled := w.handled
+		w.mu.Unlock()
+		if last.uid == object.UID && last.generation >= generation {
+			return from, nil
+		}
+		select {
+		case <-handled:
+		case <-timeout.C:
+			return 0, nil
+		case <-ctx.Done():
+			return 0, fmt.Errorf("wait for the watch of approval %s/%s: %w", object.Namespace, object.Name, ctx.Err())
+		}
+	}
+}
+
+// handle makes what a version takes away durable, in every row that it may
+// concern.
+func (w *watch) handle(ctx context.Context, place view.Place, prev, cur version) error {
+	keys, err := w.concerned(ctx, place, prev, cur)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		held, err := w.handleFor(ctx, key, place, prev, cur)
+		if err != nil {
+			return fmt.Errorf("handle generation %d for installation %s in workspace %s: %w",
+				cur.generation, key.InstallationID, key.WorkspaceID, err)
+		}
+		if held || cur.spec == nil {
+			w.narrowed(key)
+		}
+	}
+	return nil
+}
+
+// concerned lists the keys that a version may concern: those it and the version
+// before name, and the one whose place it stands at.
+func (w *watch) concerned(ctx context.Context, place view.Place, prev, cur version) ([]authority.Key, error) {
+	var keys []authority.Key
+	add := func(key authority.Key) {
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	for _, v := range []version{prev, cur} {
+		if v.spec == nil {
+			continue
+		}
+		add(keyOf(v.spec))
+		// The binding of its workspace, which another process may have made, is
+		// what the view needs to place it.
+		if _, _, err := w.bindings.lookUp(ctx, v.spec.WorkspaceID); err != nil {
+			return nil, err
+		}
+	}
+	if key, ok := w.view.KeyAt(place); ok {
+		add(key)
+	}
+	return keys, nil
+}
+
+// handleFor holds what cur takes away from one row. A version of the object
+// that the row has processed speaks for itself. Of any other object a lagging
+// watch says nothing, so a live read has to agree (authority.Narrowing).
+func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Place, prev, cur version) (held bool, err error) {
+	row, err := w.ledger.Row(ctx, key)
+	if err != nil {
+		return false, fmt.Errorf("read the row: %w", err)
+	}
+	before := prev.spec
+	if prev.uid != cur.uid {
+		before = nil
+	}
+	after := cur.spec
+	confirmed := row.Seen.UID == cur.uid
+	if !confirmed {
+		// Most versions of another object narrow nothing; those need no read.
+		if _, narrows := authority.Narrowing(row, before, after, w.now()); !narrows {
+			return false, nil
+		}
+		live, err := w.cluster.read(ctx, key)
+		if err != nil {
+			return false, err
+		}
+		present := live.Intent.Approval
+		switch {
+		case live.place == nil || *live.place != place || live.Intent.Installation == nil || live.Intent.Workspace == nil:
+			// It doesn't stand where the row's approval stands, or nothing can
+			// stand there: the pass revokes for that.
+			return false, nil
+		case present != nil && row.Seen.UID != "" && present.UID == row.Seen.UID:
+			// What the row has processed is there: this version is older.
+			return false, nil
+		case present != nil && after != nil && present.UID != after.UID:
+			before, after = nil, present
+		}
+	}
+	hold, narrows := authority.Narrowing(row, before, after, w.now())
+	if !narrows {
+		return false, nil
+	}
+	if _, err := w.ledger.Hold(ctx, key, hold); err != nil {
+		return false, fmt.Errorf("hold a narrowing: %w", err)
+	}
+	if !confirmed {
+		w.view.Confirm(place, cur.uid)
+	}
+	return true, nil
+}
