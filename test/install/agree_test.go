@@ -36,15 +36,15 @@ func TestRenderingsAgree(t *testing.T) {
 		t.Fatalf("other objects:\nconfig: %s\nchart:  %s", strings.Join(ids, " "), strings.Join(other, " "))
 	}
 	for _, id := range ids {
-		if got, want := comparable(t, fromChart[id]), comparable(t, fromConfig[id]); got != want {
+		if got, want := unsigned(t, fromChart[id]), unsigned(t, fromConfig[id]); got != want {
 			t.Errorf("%s differs\nchart:\n%s\nconfig:\n%s", id, got, want)
 		}
 	}
 }
 
-// comparable is an object without what may differ: the labels and annotations that
+// unsigned is an object without what may differ: the labels and annotations that
 // each tool signs its objects with.
-func comparable(t *testing.T, object *unstructured.Unstructured) string {
+func unsigned(t *testing.T, object *unstructured.Unstructured) string {
 	t.Helper()
 	plain := object.DeepCopy()
 	for _, marks := range []struct {
@@ -78,11 +78,11 @@ func TestChartCarriesTheCRDs(t *testing.T) {
 			t.Fatalf("no CRDs in %s: %v", pair[0], err)
 		}
 		for _, file := range files {
-			want, err := os.ReadFile(file) //nolint:gosec // a file of this tree
+			want, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := os.ReadFile(filepath.Join(pair[1], filepath.Base(file))) //nolint:gosec // a file of this tree
+			got, err := os.ReadFile(filepath.Join(pair[1], filepath.Base(file)))
 			if err != nil {
 				t.Errorf("%v: run `make generate`", err)
 			} else if !bytes.Equal(got, want) {
@@ -95,13 +95,20 @@ func TestChartCarriesTheCRDs(t *testing.T) {
 // TestKustomizeFollowsItsNamespace: an overlay with another namespace must bind the
 // ServiceAccount of that namespace, not one that somebody else may create.
 func TestKustomizeFollowsItsNamespace(t *testing.T) {
-	// Kustomize takes relative paths only.
-	dir, err := os.MkdirTemp(".", "overlay-")
+	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	overlay := "namespace: elsewhere\nresources:\n- ../../../config/default\n"
+	base, err := filepath.Abs(filepath.Join(configDir, "default"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Kustomize takes relative paths only.
+	base, err = filepath.Rel(dir, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := "namespace: elsewhere\nresources:\n- " + base + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
 		t.Fatal(err)
 	}

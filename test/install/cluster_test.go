@@ -153,6 +153,7 @@ func (c cluster) admits(ctx context.Context, template corev1.PodTemplateSpec) er
 // samples applies config/samples and checks that the approval names what the
 // controllers would compute: a reader is to change the ID and nothing else.
 func (c cluster) samples(t *testing.T) {
+	t.Helper()
 	dir := filepath.Join(configDir, "samples")
 	c.kubectl(t, "apply", "--server-side", "-k", dir)
 	rendered := parse(t, tool(t, "kustomize", "build", dir))
@@ -177,6 +178,10 @@ func (c cluster) samples(t *testing.T) {
 	}
 	if id := workspace.Labels[v1alpha1.LabelWorkspaceID]; id != approval.Spec.WorkspaceID {
 		t.Errorf("the approval names the workspace %q, its namespace is %q", approval.Spec.WorkspaceID, id)
+	}
+	if approval.Spec.State != v1alpha1.StateActive {
+		// Left out, an apply couldn't take back what `kubectl patch` set to Revoked.
+		t.Error("the approval doesn't say state: Active")
 	}
 	for _, id := range approval.Spec.Capabilities {
 		if !slices.Contains(declared, id) {

@@ -53,7 +53,7 @@ func try(t *testing.T, stdin, name string, args ...string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), path, args...) //nolint:gosec // a tool of ours
+	cmd := exec.CommandContext(t.Context(), path, args...)
 	// Helm keeps caches and settings in the user's folders.
 	home := t.TempDir()
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)

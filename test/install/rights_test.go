@@ -46,6 +46,7 @@ var verbs = []string{
 // rights compares what each subject may do with what it is for, in both directions:
 // every resource that the API server serves, under every verb.
 func (c cluster) rights(t *testing.T) {
+	t.Helper()
 	const workspace, other = "rights-workspace", "rights-other"
 	for _, name := range []string{workspace, other} {
 		c.createNamespace(t, name, nil)
@@ -215,6 +216,7 @@ func (c cluster) allowed(ctx context.Context, user string, groups []string, name
 // aggregation checks our ClusterRoles against the selectors of the cluster's own
 // aggregated roles, as the controller manager would combine them.
 func (c cluster) aggregation(t *testing.T) {
+	t.Helper()
 	list, err := c.api.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
