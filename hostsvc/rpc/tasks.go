@@ -37,11 +37,7 @@ func (h *host) ListTasksExact(ctx context.Context, message *pluginv1.ListTasksEx
 	if r.envelope.Fault == nil {
 		r.envelope.Fault = checkFilterScope(message)
 	}
-	filter := query.TaskFilter{
-		WorkflowIDs: message.GetFilter().GetWorkflowIds(), States: message.GetFilter().GetStates(),
-		Parent: message.GetFilter().ParentId, IncludeArchived: message.GetFilter().GetIncludeArchived(),
-	}
-	list, receipt, refusal := h.reader.Tasks(ctx, r.installationID, r.method, r.envelope, filter, pageOf(message.GetPage()))
+	list, receipt, refusal := h.reader.Tasks(ctx, r.installationID, r.method, r.envelope, filterOf(message.GetFilter()), pageOf(message.GetPage()))
 	if refusal != nil {
 		return nil, readFailure(refusal, taskTexts)
 	}
@@ -51,6 +47,16 @@ func (h *host) ListTasksExact(ctx context.Context, message *pluginv1.ListTasksEx
 		response.Items[i] = taskObservation(&list.Items[i], receipt.StoreEpoch, response.PageInfo.ObservedAt)
 	}
 	return response, nil
+}
+
+func filterOf(filter *pluginv1.TaskFilter) query.TaskFilter {
+	if filter == nil {
+		return query.TaskFilter{}
+	}
+	return query.TaskFilter{
+		WorkflowIDs: filter.GetWorkflowIds(), States: filter.GetStates(), Parent: filter.ParentId,
+		IncludeArchived: filter.GetIncludeArchived(),
+	}
 }
 
 // widenedFilter is the field of a filter that names another workspace.
