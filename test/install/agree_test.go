@@ -194,7 +194,6 @@ func faults(pod corev1.PodSpec) []string {
 		"no RuntimeDefault seccomp profile")
 	for _, volume := range pod.Volumes {
 		demand(volume.HostPath == nil, "volume "+volume.Name+" is a path of the node")
-		demand(volume.EmptyDir == nil || volume.EmptyDir.SizeLimit != nil, "volume "+volume.Name+" has no size limit")
 		demand(volume.Secret == nil || volume.Secret.DefaultMode != nil && *volume.Secret.DefaultMode == 0o440,
 			"Secret volume "+volume.Name+" isn't mode 0440")
 	}
@@ -211,7 +210,7 @@ func faults(pod corev1.PodSpec) []string {
 		demand(c.LivenessProbe != nil && c.LivenessProbe.HTTPGet != nil && c.LivenessProbe.HTTPGet.Path == "/healthz", "no liveness probe")
 		demand(c.ReadinessProbe != nil && c.ReadinessProbe.HTTPGet != nil && c.ReadinessProbe.HTTPGet.Path == "/readyz", "no readiness probe")
 		for _, mount := range c.VolumeMounts {
-			demand(mount.ReadOnly || mount.Name == "data" || mount.Name == "tmp", "mount "+mount.Name+" is writable")
+			demand(mount.ReadOnly || mount.Name == "data", "mount "+mount.Name+" is writable")
 		}
 	}
 	return found
