@@ -154,7 +154,9 @@ func TestDenialOlderThanTheContextParksNothing(t *testing.T) {
 		if _, err := create(t, host); err == nil {
 			t.Fatal("the denial is lost")
 		}
-		if err := host.Wait(t.Context(), "team-a", contract.WriteTasks); err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour) // or it would wait for ever
+		defer cancel()
+		if err := host.Wait(ctx, "team-a", contract.WriteTasks); err != nil {
 			t.Error(err)
 		}
 		if _, err := create(t, host); err != nil {
