@@ -30,10 +30,17 @@ func StepKey(s domain.WorkflowStep) string {
 	return position + "/" + s.ID
 }
 
+// noFilter and stepFilter are what the cursors of topology lists are bound to:
+// objects, because a bare value has no canonical form.
+type (
+	noFilter   struct{}
+	stepFilter struct{ WorkflowID string }
+)
+
 // Workspaces lists the one workspace that the request names
 // (ListWorkspacesExact).
 func (r *Reader) Workspaces(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, page Page) (List[domain.Workspace], Receipt, *admission.Refusal) {
-	return list(ctx, r, installationID, m, env, page, nil, nil,
+	return list(ctx, r, installationID, m, env, page, noFilter{}, nil,
 		func(s Snapshot, asOf domain.Version, after string, _ int) ([]domain.Workspace, error) {
 			workspace, found, err := s.Workspace(env.WorkspaceID, asOf)
 			if err != nil || !found || after >= workspace.ID {
@@ -45,7 +52,7 @@ func (r *Reader) Workspaces(ctx context.Context, installationID string, m admiss
 
 // Workflows lists the workflows of a workspace (ListWorkflowsExact).
 func (r *Reader) Workflows(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, page Page) (List[domain.Workflow], Receipt, *admission.Refusal) {
-	return list(ctx, r, installationID, m, env, page, nil, nil,
+	return list(ctx, r, installationID, m, env, page, noFilter{}, nil,
 		func(s Snapshot, asOf domain.Version, after string, limit int) ([]domain.Workflow, error) {
 			return s.Workflows(env.WorkspaceID, asOf, after, limit)
 		}, func(w domain.Workflow) string { return w.ID })
@@ -57,7 +64,7 @@ func (r *Reader) WorkflowSteps(ctx context.Context, installationID string, m adm
 	if fault := contract.CheckIdentifier("workflow_id", workflowID); fault != nil {
 		check = admission.RefuseField(fault)
 	}
-	return list(ctx, r, installationID, m, env, page, workflowID, check,
+	return list(ctx, r, installationID, m, env, page, stepFilter{workflowID}, check,
 		func(s Snapshot, asOf domain.Version, after string, limit int) ([]domain.WorkflowStep, error) {
 			steps, err := s.WorkflowSteps(env.WorkspaceID, workflowID, asOf, after, limit)
 			if err != nil || len(steps) > 0 || after != "" {
