@@ -369,10 +369,12 @@ func TestI10_CursorIsGoodForItsListOnly(t *testing.T) {
 func TestI12_LegacyMethodsAreNotServed(t *testing.T) {
 	w := newWorld(t)
 	names := []string{
-		"GetTask", "ListTasks", "CreateTask", "UpdateTask", "MoveTask", "ArchiveTask", "DeleteTask", "ListWorkspaces",
-		"ListWorkflows", "ListWorkflowSteps", "ListSessions", "ListMessages", "SendMessage", "GetInteraction",
-		"ListPendingInteractions", "RespondToPermission", "AnswerClarification", "InvokeUtilityAgent", "GetState", "SetState",
-		"GetSecret", "GetConfig", "Log",
+		"GetState", "SetState", "DeleteState", "ListState", "RevealSecret", "GetSecret", "SetSecret", "DeleteSecret",
+		"EmitEvent", "GetConfig", "ListTasks", "GetTask", "ListWorkspaces", "ListWorkflows", "ListWorkflowSteps",
+		"ListAgentProfiles", "ListExecutorProfiles", "ListRepositories", "ListSessions", "ListSessionCodeStats",
+		"ListMessages", "ListPendingInteractions", "GetInteraction", "InvokeUtilityAgent", "CreateTask", "UpdateTask",
+		"SendMessage", "PreviewPluginOwnedTaskTree", "DeletePluginOwnedTaskTree", "RespondToPermission",
+		"AnswerClarification", "CancelClarification",
 		"MoveTaskExact", "ArchiveTaskExact", "SetTaskLabelsExact", "AddTaskRelationExact", "IssueTaskDirectiveExact",
 		"EnsureTaskRunExact", "CancelPendingTaskTransitionExact", "updateTaskExact", "UpdateTaskExact/",
 	}

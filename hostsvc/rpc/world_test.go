@@ -495,3 +495,5 @@ func sameBytes(t *testing.T, a, b proto.Message) {
 		t.Errorf("the answers differ:\n%v\n%v", a, b)
 	}
 }
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,0 +1,129 @@
+package rpc
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/kandev/plugin-host/contract"
+	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
+)
+
+// TestI2_EveryMethodIsInTheRegistry walks the whole service, as it is
+// registered with gRPC.
+func TestI2_EveryMethodIsInTheRegistry(t *testing.T) {
+	r, err := newRegistry(pluginv1.File_kandev_plugin_v1_host_proto.Services().ByName("Host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pluginv1.Host_ServiceDesc.Streams) != 0 {
+		t.Error("the service has streams")
+	}
+	for _, served := range pluginv1.Host_ServiceDesc.Methods {
+		row := r.methods["/kandev.plugin.v1.Host/"+served.MethodName]
+		if row == nil {
+			t.Errorf("%s is served and has no entry", served.MethodName)
+			continue
+		}
+		switch {
+		case row.open != (served.MethodName == "GetCapabilityContext"):
+			t.Errorf("%s: open is %v", served.MethodName, row.open)
+		case row.Writer != (served.MethodName == "CreateTaskExact" || served.MethodName == "UpdateTaskExact"):
+			t.Errorf("%s: writer is %v", served.MethodName, row.Writer)
+		case row.Writer && row.Capability != contract.WriteTasks:
+			t.Errorf("%s needs %s", served.MethodName, row.Capability)
+		}
+		if descriptions[served.MethodName] == "" {
+			t.Errorf("%s has no description", served.MethodName)
+		}
+	}
+	if len(r.methods) != len(pluginv1.Host_ServiceDesc.Methods) || len(descriptions) != len(r.methods) {
+		t.Errorf("%d entries, %d descriptions, %d methods", len(r.methods), len(descriptions), len(pluginv1.Host_ServiceDesc.Methods))
+	}
+}
+
+// TestI2_MethodWithoutEntryIsRefused declares RPCs that must never be served.
+func TestI2_MethodWithoutEntryIsRefused(t *testing.T) {
+	const read, write = "GetTaskExactRequest", "UpdateTaskExactRequest"
+	id := func(id string) *pluginv1.Capability {
+		return &pluginv1.Capability{Requirement: &pluginv1.Capability_Id{Id: id}}
+	}
+	for _, test := range []struct {
+		name            string
+		capability      *pluginv1.Capability
+		request, answer string
+		streams         bool
+		want            string
+	}{
+		{"no option", nil, read, "GetTaskExactResponse", false, "names no capability"},
+		{"empty option", &pluginv1.Capability{}, read, "GetTaskExactResponse", false, "neither a capability nor a reason"},
+		{"no reason", &pluginv1.Capability{Requirement: &pluginv1.Capability_NoneReason{NoneReason: " "}}, read, "GetTaskExactResponse", false, "does not say why"},
+		{"unknown ID", id("host.v2.read:everything"), read, "GetTaskExactResponse", false, "unknown"},
+		{"wildcard", id("host.v2.read:*"), read, "GetTaskExactResponse", false, "wildcard"},
+		{"human-reserved", id("host.v2.write:merge"), write, "UpdateTaskExactResponse", false, "human-reserved"},
+		{"empty ID", id(""), read, "GetTaskExactResponse", false, "empty"},
+		{"reader without revision", id("host.v2.read:tasks"), "GetCapabilityContextRequest", "GetTaskExactResponse", false, "capability_revision"},
+		{"writer without guard", id("host.v2.write:tasks"), read, "UpdateTaskExactResponse", false, "guard"},
+		{"request without envelope", id("host.v2.read:tasks"), "Task", "GetTaskExactResponse", false, "request_id"},
+		{"writer without result", id("host.v2.write:tasks"), write, "GetTaskExactResponse", false, "result"},
+		{"stream", id("host.v2.read:tasks"), read, "GetTaskExactResponse", true, "streams"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := newRegistry(serviceWith(t, test.capability, test.request, test.answer, test.streams))
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "Probe.Call") {
+				t.Errorf("got %v, want an error about %q that names the method", err, test.want)
+			}
+		})
+	}
+	if r, err := newRegistry(serviceWith(t, id("host.v2.write:tasks"), write, "UpdateTaskExactResponse", false)); err != nil || !r.order[0].Writer {
+		t.Errorf("a method that is right: %v", err)
+	}
+}
+
+// serviceWith declares a service of one method.
+func serviceWith(t *testing.T, capability *pluginv1.Capability, request, answer string, streams bool) protoreflect.ServiceDescriptor {
+	t.Helper()
+	options := &descriptorpb.MethodOptions{}
+	if capability != nil {
+		proto.SetExtension(options, pluginv1.E_Capability, capability)
+	}
+	host := protodesc.ToFileDescriptorProto(pluginv1.File_kandev_plugin_v1_host_proto)
+	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
+		Name: proto.String("probe.proto"), Package: proto.String("probe"), Syntax: proto.String("proto3"),
+		Dependency: host.GetDependency(),
+		Service: []*descriptorpb.ServiceDescriptorProto{{
+			Name: proto.String("Probe"),
+			Method: []*descriptorpb.MethodDescriptorProto{{
+				Name: proto.String("Call"), InputType: proto.String(".kandev.plugin.v1." + request),
+				OutputType: proto.String(".kandev.plugin.v1." + answer), Options: options, ServerStreaming: proto.Bool(streams),
+			}},
+		}},
+	}, protoregistry.GlobalFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file.Services().Get(0)
+}
+
+// TestEveryStateHasItsWire: no state of the contract is sent as another one,
+// and what must not be sent is not.
+func TestEveryStateHasItsWire(t *testing.T) {
+	for _, state := range contract.States() {
+		got, code := wireState(state)
+		want := "HOST_COMMAND_STATUS_" + string(state)
+		if state == contract.StatePartial {
+			want = "HOST_COMMAND_STATUS_UNAVAILABLE"
+		}
+		if got.String() != want {
+			t.Errorf("%s is sent as %s", state, got)
+		}
+		if (code == 0) != state.Succeeded() {
+			t.Errorf("%s has code %s", state, code)
+		}
+	}
+}
