@@ -1,7 +1,11 @@
 package journal
 
 import (
-	"fmt"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"io"
 	"time"
 
 	"github.com/kandev/plugin-host/contract"
@@ -24,48 +28,68 @@ const (
 
 // Entry is one commit in a workspace's order.
 type Entry struct {
-	WorkspaceID string `json:"workspace_id"`
+	WorkspaceID string
 	// Version is the entry's place in the workspace's commit order, from 1
 	// without gaps, assigned by the store.
-	Version        domain.Version `json:"version"`
-	Kind           Kind           `json:"kind"`
-	AuditID        string         `json:"audit_id"`
-	InstallationID string         `json:"installation_id"`
+	Version        domain.Version
+	Kind           Kind
+	AuditID        string
+	InstallationID string
 	// Revision is the capability revision that authorised a command, or that
 	// a fence put in force.
-	Revision       uint64          `json:"revision"`
-	Method         string          `json:"method"`
-	Capability     string          `json:"capability,omitempty"`
-	RequestID      string          `json:"request_id,omitempty"`
-	IdempotencyKey string          `json:"idempotency_key,omitempty"`
-	CommandDigest  contract.Digest `json:"-"`
-	Result         contract.State  `json:"result"`
-	TargetID       string          `json:"target_id,omitempty"`
+	Revision       uint64
+	Method         string
+	Capability     string
+	RequestID      string
+	IdempotencyKey string
+	CommandDigest  contract.Digest
+	Result         contract.State
+	TargetID       string
 	// Before and After are the target's resource versions.
-	Before string `json:"before,omitempty"`
-	After  string `json:"after,omitempty"`
+	Before string
+	After  string
 	// EventType and Event are the outbox event, "" and nil for none. Event is
 	// JSON.
-	EventType string    `json:"event_type,omitempty"`
-	Event     string    `json:"event,omitempty"`
-	At        time.Time `json:"-"`
+	EventType string
+	Event     string
+	At        time.Time
 	// PreviousHash and Hash chain the entry.
-	PreviousHash string `json:"-"`
-	Hash         string `json:"-"`
+	PreviousHash string
+	Hash         string
 }
 
-// Link returns the entry chained after the entry with hash previous.
-func (e Entry) Link(previous string) (Entry, error) {
+// Link returns the entry chained after the entry with hash previous. The hash
+// is SHA-256 over previous and every field, each with its length: it is made
+// under the workspace's lock, where canonical JSON would cost as much as the
+// command's own statements.
+func (e Entry) Link(previous string) Entry {
 	e.PreviousHash = previous
-	digest, err := contract.CanonicalDigest(struct {
-		Entry
-		Digest   string `json:"command_digest"`
-		At       string `json:"at"`
-		Previous string `json:"previous_hash"`
-	}{e, e.CommandDigest.String(), e.At.UTC().Format(time.RFC3339Nano), previous})
-	if err != nil {
-		return Entry{}, fmt.Errorf("chain entry %d of workspace %s: %w", e.Version, e.WorkspaceID, err)
+	sum := digester{sha256.New()}
+	for _, field := range []string{
+		previous, e.WorkspaceID, string(e.Kind), e.AuditID, e.InstallationID, e.Method, e.Capability, e.RequestID,
+		e.IdempotencyKey, string(e.CommandDigest[:]), string(e.Result), e.TargetID, e.Before, e.After, e.EventType, e.Event,
+	} {
+		sum.text(field)
 	}
-	e.Hash = digest.String()
-	return e, nil
+	sum.number(uint64(e.Version))
+	sum.number(e.Revision)
+	sum.number(uint64(e.At.UnixNano())) //nolint:gosec // any bijection will do
+	e.Hash = sum.hex()
+	return e
 }
+
+// digester hashes fields so that no two sequences of fields read the same.
+type digester struct{ hash.Hash }
+
+func (d digester) number(n uint64) {
+	var bytes [8]byte
+	binary.BigEndian.PutUint64(bytes[:], n)
+	d.Write(bytes[:])
+}
+
+func (d digester) text(text string) {
+	d.number(uint64(len(text)))
+	_, _ = io.WriteString(d, text) // a hash never fails
+}
+
+func (d digester) hex() string { return hex.EncodeToString(d.Sum(nil)) }

@@ -3,8 +3,6 @@ package journal
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 )
 
 // Segments is the part of the store that receipts are written to.
@@ -17,18 +15,12 @@ type Segments interface {
 // hash is SHA-256 over previous, chain, index and body, each with its length.
 func (s Segment) Link(previous string) Segment {
 	s.Previous = previous
-	hash := sha256.New()
-	var number [8]byte
-	part := func(text []byte) {
-		binary.BigEndian.PutUint64(number[:], uint64(len(text)))
-		hash.Write(number[:])
-		hash.Write(text)
-	}
-	part([]byte(previous))
-	part([]byte(s.Chain))
-	binary.BigEndian.PutUint64(number[:], s.Index)
-	hash.Write(number[:])
-	part(s.Body)
-	s.Hash = hex.EncodeToString(hash.Sum(nil))
+	sum := digester{sha256.New()}
+	sum.text(previous)
+	sum.text(s.Chain)
+	sum.number(s.Index)
+	sum.number(uint64(len(s.Body)))
+	sum.Write(s.Body)
+	s.Hash = sum.hex()
 	return s
 }

@@ -74,11 +74,7 @@ func VerifyWorkspace(ctx context.Context, history History, workspaceID string) (
 			if entry.Version != last+1 {
 				return uint64(last), broken(last+1, "missing")
 			}
-			linked, err := entry.Link(hash)
-			if err != nil {
-				return uint64(last), err
-			}
-			if entry.PreviousHash != hash || entry.Hash != linked.Hash {
+			if entry.PreviousHash != hash || entry.Hash != entry.Link(hash).Hash {
 				return uint64(last), broken(entry.Version, "changed")
 			}
 			last, hash = entry.Version, entry.Hash
@@ -112,8 +108,8 @@ func VerifyReceipts(ctx context.Context, history History, chain Chain) (int, err
 			if segment.Index != last+1 {
 				return receipts, broken(last+1, "missing")
 			}
-			linked := segment.Link(hash)
-			if segment.Previous != hash || segment.Hash != linked.Hash || bytes.Count(segment.Body, []byte{'\n'}) != segment.Count {
+			if segment.Previous != hash || segment.Hash != segment.Link(hash).Hash ||
+				bytes.Count(segment.Body, []byte{'\n'}) != segment.Count {
 				return receipts, broken(segment.Index, "changed")
 			}
 			last, hash = segment.Index, segment.Hash

@@ -89,7 +89,7 @@ func (s *Store) Hold(ctx context.Context, key authority.Key, hold authority.Hold
 			held = row
 			return nil
 		}
-		row.Hold = &merged
+		row.Hold, row.Sum = &merged, row.Vector.Sum() // as stored
 		if err := t.putRecord(row, 1); err != nil {
 			return err
 		}

@@ -151,6 +151,17 @@ func (q *queue) close() {
 	q.wake.Broadcast()
 }
 
+// Waiting is how many commands wait for their turn.
+func (s *Store) Waiting() int {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	n := 0
+	for _, l := range s.queue.lanes {
+		n += len(l.urgent) + len(l.jobs)
+	}
+	return n
+}
+
 // run queues fn behind lock and waits until its transaction is durable. A
 // caller that goes away withdraws what no worker has begun, and otherwise
 // stops waiting: the command goes on.

@@ -169,10 +169,7 @@ func (t *tx) Append(entry journal.Entry) error {
 		return fmt.Errorf("append an entry of workspace %s: %w", entry.WorkspaceID, ErrWorkspaceBound)
 	}
 	entry.Version = t.Version()
-	entry, err := entry.Link(t.head.hash)
-	if err != nil {
-		return err
-	}
+	entry = entry.Link(t.head.hash)
 	if err := t.insertEntry(entry); err != nil {
 		return err
 	}

@@ -221,7 +221,7 @@ func (c *conn) pragma(text string) error {
 func (c *conn) prepare(text string, args []any) (*sqlite.Stmt, error) {
 	statement := c.statements[text]
 	if statement == nil {
-		prepared, _, err := c.db.PrepareTransient(strings.ReplaceAll(text, "$", "?"))
+		prepared, err := c.db.Prepare(strings.ReplaceAll(text, "$", "?"))
 		if err != nil {
 			return nil, fmt.Errorf("prepare: %w", err)
 		}

@@ -1,0 +1,109 @@
+package sqlite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/kandev/plugin-host/hostsvc/store"
+	"github.com/kandev/plugin-host/hostsvc/store/sqlite"
+	"github.com/kandev/plugin-host/hostsvc/store/storetest"
+)
+
+// Environment variables that turn the test binary into another process of the
+// same database.
+const (
+	crashEnv  = "STORETEST_CRASH_SQLITE"
+	secondEnv = "STORETEST_SECOND_SQLITE"
+)
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(crashEnv); path != "" {
+		engine, err := sqlite.Open(path)
+		if err == nil {
+			err = storetest.CrashWriter(engine)
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if path := os.Getenv(secondEnv); path != "" {
+		engine, err := sqlite.Open(path)
+		if errors.Is(err, sqlite.ErrLocked) {
+			os.Exit(42)
+		}
+		fmt.Fprintln(os.Stderr, engine, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func fresh(t testing.TB) storetest.Database {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "dir ?mode=ro", "plugin-host.db")
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return storetest.Database{
+		Open:  func(t testing.TB) store.Engine { return open(t, path) },
+		Crash: func(t testing.TB) *exec.Cmd { return again(t, crashEnv, path) },
+	}
+}
+
+func open(t testing.TB, path string) *sqlite.Engine {
+	t.Helper()
+	engine, err := sqlite.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine
+}
+
+func again(t testing.TB, env, path string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), self)
+	cmd.Env = append(os.Environ(), env+"="+path)
+	return cmd
+}
+
+func TestStore(t *testing.T) { storetest.Run(t, fresh) }
+
+func TestSecondProcessIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	engine := open(t, path)
+	out, err := again(t, secondEnv, path).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 42 {
+		t.Errorf("a second process: %v, %s", err, out)
+	}
+	if _, err := sqlite.Open(path); !errors.Is(err, sqlite.ErrLocked) {
+		t.Errorf("opened twice: %v", err)
+	}
+	if err := engine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, path).Close(); err != nil {
+		t.Errorf("open and close after the first has ended: %v", err)
+	}
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "no such folder", "a.db")
+	if _, err := sqlite.Open(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("opened in a folder that is not there: %v", err)
+	}
+	path = filepath.Join(t.TempDir(), "a.db")
+	if err := os.WriteFile(path, []byte("this is a text and no database, whatever it is called"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlite.Open(path); err == nil {
+		t.Error("opened a text file")
+	}
+}

@@ -1,0 +1,124 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/kandev/plugin-host/hostsvc/store"
+)
+
+var errInjected = errors.New("an injected fault")
+
+// faulty is a real engine whose transactions fail where a test says so.
+type faulty struct {
+	store.Engine
+
+	mu sync.Mutex
+	// exec, when set, is asked before each writing statement, with its number
+	// since arm.
+	exec func(n int) fault
+	// commit, when set, is asked before each COMMIT.
+	commit func() fault
+	count  int
+}
+
+type fault int
+
+const (
+	works fault = iota
+	// fails: the statement fails and the transaction goes on.
+	fails
+	// ends: the statement fails and the database has ended the transaction.
+	ends
+	// uncertain: COMMIT happens and its answer is lost.
+	uncertain
+	// undone: COMMIT fails and nothing happened.
+	undone
+	// lost: as fails, and the database can't be trusted any more.
+	lost
+)
+
+func (e *faulty) arm(exec func(n int) fault, commit func() fault) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.exec, e.commit, e.count = exec, commit, 0
+}
+
+func (e *faulty) nextExec() fault {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.exec == nil {
+		return works
+	}
+	e.count++
+	return e.exec(e.count)
+}
+
+func (e *faulty) nextCommit() fault {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.commit == nil {
+		return works
+	}
+	return e.commit()
+}
+
+func (e *faulty) Begin(ctx context.Context, name string) (store.Transaction, error) {
+	t, err := e.Engine.Begin(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyTransaction{Transaction: t, engine: e}, nil
+}
+
+type faultyTransaction struct {
+	store.Transaction
+	engine *faulty
+	ended  bool
+}
+
+func (t *faultyTransaction) Exec(statement string, args ...any) (int64, error) {
+	switch t.engine.nextExec() {
+	case fails:
+		return 0, errInjected
+	case lost:
+		return 0, errors.Join(store.ErrDatabaseLost, errInjected)
+	case ends:
+		t.ended = true
+		t.Transaction.Rollback()
+		return 0, errInjected
+	}
+	if t.ended {
+		return 0, errors.New("a statement after the end of the transaction")
+	}
+	return t.Transaction.Exec(statement, args...)
+}
+
+func (t *faultyTransaction) Undo() error {
+	if t.ended {
+		return errInjected
+	}
+	return t.Transaction.Undo()
+}
+
+func (t *faultyTransaction) Alive() bool { return !t.ended && t.Transaction.Alive() }
+
+func (t *faultyTransaction) Commit() error {
+	switch t.engine.nextCommit() {
+	case uncertain:
+		return errors.Join(errInjected, t.Transaction.Commit())
+	case undone:
+		t.Transaction.Rollback()
+		return errors.Join(store.ErrNotCommitted, errInjected)
+	case lost:
+		return errors.Join(store.ErrDatabaseLost, errInjected, t.Transaction.Commit())
+	}
+	return t.Transaction.Commit()
+}
+
+func (t *faultyTransaction) Rollback() {
+	if !t.ended {
+		t.Transaction.Rollback()
+	}
+}
