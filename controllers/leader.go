@@ -17,19 +17,23 @@ import (
 // comparison of every row with its newest event. Only after that does "no row"
 // mean "never approved", and only then do passes run.
 type leader struct {
-	store  Store
-	events *events
-	view   *view.View
-	sweep  *sweep
-	log    logr.Logger
+	store    Store
+	events   *events
+	bindings *bindings
+	view     *view.View
+	sweep    *sweep
+	log      logr.Logger
 
 	term    fence.Term
 	leading chan struct{} // closed once term is set
 	deposed chan error
 }
 
-func newLeader(store Store, e *events, v *view.View, s *sweep, log logr.Logger) *leader {
-	return &leader{store: store, events: e, view: v, sweep: s, log: log, leading: make(chan struct{}), deposed: make(chan error, 1)}
+func newLeader(store Store, e *events, b *bindings, v *view.View, s *sweep, log logr.Logger) *leader {
+	return &leader{
+		store: store, events: e, bindings: b, view: v, sweep: s, log: log,
+		leading: make(chan struct{}), deposed: make(chan error, 1),
+	}
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -98,6 +102,12 @@ func (l *leader) begin(ctx context.Context) error {
 			continue
 		}
 		l.log.Info("Rebuilding a row from its newest event", "installation", key.InstallationID, "workspace", key.WorkspaceID, "revision", revision)
+		if v := event.Row.Vector; v.WorkspaceNamespaceUID != "" {
+			// A lost store has lost its bindings too; the history knows them.
+			if _, err := l.bindings.bind(ctx, v.WorkspaceID, v.WorkspaceNamespace, v.WorkspaceNamespaceUID); err != nil {
+				return err
+			}
+		}
 		if err := l.store.FenceStart(ctx, term, event.Row); err != nil {
 			return fmt.Errorf("take installation %s in workspace %s to revision %d: %w", key.InstallationID, key.WorkspaceID, revision, err)
 		}

@@ -76,7 +76,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := views.register(ctx, mgr.GetCache(), approvals); err != nil {
 		return err
 	}
-	lead := newLeader(o.Store, history, o.View, &sweep{
+	lead := newLeader(o.Store, history, bound, o.View, &sweep{
 		store: o.Store, view: o.View, every: o.SweepEvery, now: o.Now, log: log.WithName("sweep"),
 		passes: passes, uninstalls: uninstalls,
 	}, log.WithName("leader"))

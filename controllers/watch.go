@@ -187,7 +187,7 @@ func (w *watch) next(place view.Place) (prev, cur version, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	object := w.objects[place]
-	if len(object.pending) == 0 {
+	if object == nil || len(object.pending) == 0 {
 		return version{}, version{}, false
 	}
 	return object.last, object.pending[0], true

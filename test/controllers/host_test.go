@@ -1,0 +1,303 @@
+package controllers_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/controllers"
+	"github.com/kandev/plugin-host/hostsvc/admission"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
+	"github.com/kandev/plugin-host/hostsvc/command"
+	"github.com/kandev/plugin-host/hostsvc/fence"
+	"github.com/kandev/plugin-host/hostsvc/journal"
+	"github.com/kandev/plugin-host/hostsvc/store"
+	"github.com/kandev/plugin-host/hostsvc/store/postgres"
+	"github.com/kandev/plugin-host/hostsvc/store/sqlite"
+)
+
+// database outlives the processes that use it.
+type database struct {
+	open func() (store.Engine, error)
+}
+
+const (
+	onSQLite   = "SQLite"
+	onPostgres = "PostgreSQL"
+)
+
+func newDatabase(ctx context.Context, engine string) *database {
+	GinkgoHelper()
+	if engine == onPostgres {
+		server, err := startPostgres()
+		Expect(err).NotTo(HaveOccurred())
+		dsn, err := server.NewDatabase(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		return &database{func() (store.Engine, error) { return postgres.Open(context.Background(), dsn) }}
+	}
+	path := filepath.Join(GinkgoT().TempDir(), "host.db")
+	return &database{func() (store.Engine, error) { return sqlite.Open(path) }}
+}
+
+func (d *database) store() *store.Store {
+	GinkgoHelper()
+	engine, err := d.open()
+	Expect(err).NotTo(HaveOccurred())
+	s, err := store.Open(context.Background(), engine, store.Options{
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Fatal: func(err error) { panic(fmt.Sprintf("the store is lost: %v", err)) },
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return s
+}
+
+// step is a place in a pass at which a process can be killed.
+type step string
+
+const (
+	beforeHold   step = "before hold"
+	afterHold    step = "after hold"
+	beforeEvent  step = "before event"
+	afterEvent   step = "after event"
+	beforeFence  step = "before fence"
+	afterFence   step = "after fence"
+	beforeStatus step = "before status"
+	afterStatus  step = "after status"
+)
+
+// steps are all of them, in the order of a pass.
+var steps = []step{beforeHold, afterHold, beforeEvent, afterEvent, beforeFence, afterFence, beforeStatus, afterStatus}
+
+var errKilled = errors.New("the process was killed")
+
+// host is one process: the store, the view, the controllers.
+type host struct {
+	store *store.Store
+	view  *view.View
+
+	stop context.CancelFunc
+	done chan error
+
+	// killAt is the step at which this process dies, "" for never.
+	killAt atomic.Pointer[step]
+	dead   atomic.Bool
+	killed chan struct{}
+	// skew moves this process's clock.
+	skew atomic.Int64
+
+	receipts *journal.Recorder
+}
+
+func (h *host) now() time.Time { return time.Now().Add(time.Duration(h.skew.Load())) }
+
+// at is called before and after each effect. After its death a process has no
+// effect any more, whatever its goroutines still try.
+func (h *host) at(s step) error {
+	if h.dead.Load() {
+		return errKilled
+	}
+	if k := h.killAt.Load(); k != nil && *k == s && h.dead.CompareAndSwap(false, true) {
+		close(h.killed)
+		h.stop()
+		return errKilled
+	}
+	return nil
+}
+
+func (h *host) around(before, after step, effect func() error) error {
+	if err := h.at(before); err != nil {
+		return err
+	}
+	if err := effect(); err != nil {
+		return err
+	}
+	return h.at(after)
+}
+
+// kill ends the process as it stands.
+func (h *host) kill() {
+	if h.dead.CompareAndSwap(false, true) {
+		close(h.killed)
+	}
+	h.wait()
+}
+
+// wait waits for the end of a process, and closes its store as its death would.
+func (h *host) wait() {
+	GinkgoHelper()
+	h.stop()
+	Eventually(h.done).WithTimeout(20 * time.Second).Should(BeClosed())
+	_ = h.store.Close() // FIXME: the store's close
+}
+
+// start runs a process on a database of its own.
+func start(db *database) *host {
+	GinkgoHelper()
+	h := newHost(db.store())
+	h.receipts = journal.NewRecorder(h.store, uuid.NewString(), h.now)
+	run(h)
+	DeferCleanup(func() {
+		h.stop()
+		Eventually(h.done).WithTimeout(20 * time.Second).Should(BeClosed())
+		_ = h.store.Close() // FIXME: the store's close
+	})
+	return h
+}
+
+// beside runs another process's controllers on the same store.
+func beside(other *host) *host {
+	GinkgoHelper()
+	h := newHost(other.store)
+	h.receipts = other.receipts
+	run(h)
+	DeferCleanup(func() {
+		h.stop()
+		Eventually(h.done).WithTimeout(20 * time.Second).Should(BeClosed())
+	})
+	return h
+}
+
+func newHost(s *store.Store) *host {
+	return &host{store: s, view: view.New(authority.BuiltInPolicy()), done: make(chan error), killed: make(chan struct{})}
+}
+
+func run(h *host) {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop = cancel
+	skipNames := true
+	mgr, err := ctrl.NewManager(rest.CopyConfig(config), ctrl.Options{
+		Scheme: scheme, Logger: hostLog(), Cache: controllers.CacheOptions(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: ctrlconfig.Controller{SkipNameValidation: &skipNames},
+		NewClient:  h.client,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(controllers.Add(ctx, mgr, controllers.Options{
+		Store: &ledger{Store: h.store, host: h}, View: h.view, Policy: authority.BuiltInPolicy(),
+		Now: h.now, Random: rand.Reader, SweepEvery: time.Second,
+	})).To(Succeed())
+	var failure error
+	go func() {
+		failure = mgr.Start(ctx)
+		_ = failure
+		close(h.done)
+	}()
+}
+
+func hostLog() logr.Logger {
+	if testingVerbose {
+		return GinkgoLogr
+	}
+	return logr.Discard()
+}
+
+// client is the process's client with its steps.
+func (h *host) client(config *rest.Config, options client.Options) (client.Client, error) {
+	inner, err := client.NewWithWatch(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("make the client: %w", err)
+	}
+	return interceptor.NewClient(inner, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, ok := o.(*v1alpha1.PluginCapabilityApprovalEvent); !ok {
+				return c.Create(ctx, o, opts...)
+			}
+			return h.around(beforeEvent, afterEvent, func() error { return c.Create(ctx, o, opts...) })
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, subresource string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			if kind, ok := o.(interface{ GetKind() *string }); !ok || *kind.GetKind() != "PluginCapabilityApproval" {
+				if h.dead.Load() {
+					return errKilled
+				}
+				return c.SubResource(subresource).Apply(ctx, o, opts...)
+			}
+			return h.around(beforeStatus, afterStatus, func() error { return c.SubResource(subresource).Apply(ctx, o, opts...) })
+		},
+	}), nil
+}
+
+// ledger is the store as the controllers see it, with its steps.
+type ledger struct {
+	*store.Store
+	host *host
+}
+
+func (l *ledger) Bind(ctx context.Context, workspaceID, namespace, namespaceUID string) (authority.Workspace, error) {
+	bound, err := l.Store.Bind(ctx, workspaceID, namespace, namespaceUID)
+	return authority.Workspace{ID: bound.WorkspaceID, Namespace: bound.Namespace, NamespaceUID: bound.NamespaceUID}, err
+}
+
+func (l *ledger) Bindings(ctx context.Context) ([]authority.Workspace, error) {
+	bindings, err := l.Store.Bindings(ctx)
+	all := make([]authority.Workspace, len(bindings))
+	for i, b := range bindings {
+		all[i] = authority.Workspace{ID: b.WorkspaceID, Namespace: b.Namespace, NamespaceUID: b.NamespaceUID}
+	}
+	return all, err
+}
+
+func (l *ledger) AdoptInstallation(ctx context.Context, objectUID, name, installationID string) error {
+	err := l.Store.AdoptInstallation(ctx, objectUID, name, installationID)
+	if errors.Is(err, store.ErrInstallationKnown) {
+		return controllers.ErrInstallationKnown
+	}
+	return err
+}
+
+func (l *ledger) Hold(ctx context.Context, key authority.Key, hold authority.Hold) (row authority.Row, err error) {
+	err = l.host.around(beforeHold, afterHold, func() (err error) {
+		row, err = l.Store.Hold(ctx, key, hold)
+		return err
+	})
+	return row, err
+}
+
+func (l *ledger) Fence(ctx context.Context, term fence.Term, from, to authority.Row) error {
+	return l.host.around(beforeFence, afterFence, func() error { return l.Store.Fence(ctx, term, from, to) })
+}
+
+func (l *ledger) MarkSeen(ctx context.Context, term fence.Term, from authority.Row, seen authority.Seen) error {
+	if l.host.dead.Load() {
+		return errKilled
+	}
+	return l.Store.MarkSeen(ctx, term, from, seen)
+}
+
+// executor is what the Host runs commands with.
+func (h *host) executor() *command.Executor {
+	return &command.Executor{
+		Store: h.store, View: h.view, Receipts: h.receipts, Now: h.now, NewID: uuid.NewString, NewAuditID: uuid.NewString,
+	}
+}
+
+// decide is the decision that the Host would make now.
+func (h *host) decide(ctx context.Context, key authority.Key, call authority.Call) (*admission.Refusal, error) {
+	row, err := h.store.AuthorityRow(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return admission.Authorise(row, h.view, key, call, h.now()), nil
+}
+
+// testingVerbose shows what the processes log.
+var testingVerbose = os.Getenv("VERBOSE") != ""

@@ -1,0 +1,93 @@
+// Package controllers_test proves the authority protocol end to end below the
+// wire: a real API server, the real store on both engines, the real
+// controllers; humans are clients that write manifests. Names begin with the
+// invariant that a test holds. It imports what cmd/plugin-host wires, and the
+// developer tools that start servers.
+package controllers_test
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/hack/controlplane"
+	"github.com/kandev/plugin-host/test/postgres"
+)
+
+var (
+	config *rest.Config
+	scheme = runtime.NewScheme()
+	// api is the humans' client, strict as kubectl is.
+	api client.Client
+	// kubectl runs the real one as the cluster's administrator.
+	kubectlPath, kubeconfig string
+
+	startPostgres func() (*postgres.Server, error)
+)
+
+func TestControllers(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Controllers")
+}
+
+var _ = BeforeSuite(func() {
+	ctrl.SetLogger(logr.Discard())
+	SetDefaultEventuallyTimeout(15 * time.Second)
+	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	plane, err := controlplane.Start(context.Background(), controlplane.Options{
+		CRDDirs: []string{filepath.Join("..", "..", "config", "crd", "bases")}, OwnSignals: true,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(plane.Stop)
+	config = plane.Config()
+	kubeconfig = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(plane.WriteKubeconfig(kubeconfig)).To(Succeed())
+	kubectlPath, err = plane.Kubectl()
+	Expect(err).NotTo(HaveOccurred())
+
+	Expect(corev1.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	plain, err := client.New(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	api = client.WithFieldValidation(plain, metav1.FieldValidationStrict)
+
+	startPostgres = sync.OnceValues(func() (*postgres.Server, error) {
+		server, err := postgres.Start(context.Background())
+		if err == nil {
+			DeferCleanup(server.Stop)
+		}
+		return server, err
+	})
+})
+
+// Every spec begins in a cluster without objects of ours: its store is new.
+var _ = AfterEach(func(ctx SpecContext) {
+	for _, kind := range []client.Object{
+		&v1alpha1.PluginInstallation{}, &v1alpha1.PluginCapabilityApprovalEvent{},
+	} {
+		Expect(api.DeleteAllOf(ctx, kind)).To(Succeed())
+	}
+	var approvals v1alpha1.PluginCapabilityApprovalList
+	Expect(api.List(ctx, &approvals)).To(Succeed())
+	for i := range approvals.Items {
+		Expect(client.IgnoreNotFound(api.Delete(ctx, &approvals.Items[i]))).To(Succeed())
+	}
+	var namespaces corev1.NamespaceList
+	Expect(api.List(ctx, &namespaces, client.HasLabels{v1alpha1.LabelWorkspaceID})).To(Succeed())
+	for i := range namespaces.Items {
+		label(ctx, namespaces.Items[i].Name, "")
+	}
+})
