@@ -121,20 +121,14 @@ func (s Seen) Before(uid string, generation int64) bool {
 	return s.UID != uid || generation > s.Generation
 }
 
-// Later returns the later of the row's mark and that of an event of its next
-// revision: seen never goes back. Within one revision the mark passes to
-// another object only from one that is gone, so an event whose object is gone
-// is older than a row that has seen another; otherwise the event's object took
-// the place of the row's.
+// Later returns the later of two marks: seen never goes back. Marks of two
+// objects can't be ordered by themselves, so the receiver, which the row
+// holds, gives way.
 func (s Seen) Later(next Seen) Seen {
-	switch {
-	case s.UID == "":
-		return next
-	case next.UID == "", next.UID != s.UID && next.Gone, next.UID == s.UID && next.Generation < s.Generation:
+	if next == (Seen{}) || (s.UID == next.UID && s.Generation > next.Generation) {
 		return s
-	default:
-		return next
 	}
+	return next
 }
 
 // Vector is what a revision depends on besides the approval's own content. If

@@ -181,9 +181,20 @@ func (p *Pass) obey(ctx context.Context, term Term, row authority.Row) error {
 		merged := to.Hold.Merge(hold)
 		to.Hold = &merged
 	}
-	to.Seen = row.Seen.Later(to.Seen)
+	to.Seen = seenAfter(row.Seen, to.Seen)
 	if err := p.Ledger.Fence(ctx, term, row, to); err != nil {
 		return fmt.Errorf("fence to the existing revision %d: %w", revision, err)
 	}
 	return nil
+}
+
+// seenAfter returns the later mark of a row and of the event of its next
+// revision. Within one revision the mark passes to another object only from
+// one that is gone, so an event whose object is gone is older than a row that
+// has seen another one.
+func seenAfter(row, event authority.Seen) authority.Seen {
+	if row.UID != "" && event.Gone && event.UID != row.UID {
+		return row
+	}
+	return row.Later(event)
 }
