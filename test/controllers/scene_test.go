@@ -59,6 +59,8 @@ func newServiceAccount(ctx context.Context, namespace, name string) *corev1.Serv
 	return account
 }
 
+func newServiceAccountKind() client.Object { return &corev1.ServiceAccount{} }
+
 func newWorkspace(ctx context.Context) (id, namespace string) {
 	GinkgoHelper()
 	id, namespace = unique("w"), unique("team")
