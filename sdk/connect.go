@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
@@ -40,6 +41,9 @@ const (
 const (
 	defaultPollInterval = 5 * time.Second
 	defaultAttempts     = 8
+
+	keepaliveTime    = 30 * time.Second
+	keepaliveTimeout = 10 * time.Second
 )
 
 // Host is a connection to the plugin host. It is safe for concurrent use.
@@ -169,6 +173,10 @@ func (s settings) host() (*Host, error) {
 		grpc.WithContextDialer(dial),
 		// What may be repeated is decided here, by the typed result.
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(),
+		// A connection that died without a word is noticed while nobody calls.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: keepaliveTime, Timeout: keepaliveTimeout, PermitWithoutStream: true,
+		}),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("set up gRPC: %w", err)
