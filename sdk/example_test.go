@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -40,6 +42,23 @@ func review(ctx context.Context, workspaceID string) error {
 		fmt.Println(done.Task.GetTitle(), done.State)
 	}
 	return nil
+}
+
+// The how-to shows the plugin above as it is.
+func TestTheHowToShowsTheExample(t *testing.T) {
+	source, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.FromSlash("../docs/howto/write-a-plugin.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, plugin, _ := strings.Cut(string(source), "\nfunc review(")
+	plugin, _, found := strings.Cut(plugin, "\n}\n")
+	if !found || !strings.Contains(string(page), "func review("+plugin+"\n}\n") {
+		t.Error("docs/howto/write-a-plugin.md shows another plugin than sdk/example_test.go")
+	}
 }
 
 func Example() {
