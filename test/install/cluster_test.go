@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
@@ -26,6 +27,7 @@ import (
 
 // cluster is a control plane of a test's own.
 type cluster struct {
+	config     *rest.Config
 	api        clientset.Interface
 	kubeconfig string
 }
@@ -49,7 +51,7 @@ func start(t *testing.T) cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cluster{api: api, kubeconfig: kubeconfig}
+	return cluster{config: plane.Config(), api: api, kubeconfig: kubeconfig}
 }
 
 func (c cluster) kubectl(t *testing.T, args ...string) string {

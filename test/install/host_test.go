@@ -1,0 +1,241 @@
+package install_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kandev/plugin-host/contract"
+	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
+)
+
+// running is plugin-host as a cluster would run it: the binary, with the command
+// line of the Deployment, the Secrets of the chart and the rights of its own
+// ServiceAccount. Only where it listens and where its files lie is of the test.
+type running struct {
+	address string
+	secrets map[string][]byte
+}
+
+// runHost starts it and returns once it is ready; it ends with the test.
+func (c cluster) runHost(t *testing.T) running {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, host)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/kandev/plugin-host/cmd/plugin-host")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build plugin-host: %v\n%s", err, out)
+	}
+	r := running{address: freeAddress(t), secrets: chartSecrets(t)}
+	for name, folder := range map[string]string{"tls.crt": "tls", "tls.key": "tls", "keys": "cursor-keys"} {
+		writeFile(t, filepath.Join(dir, folder, name), r.secrets[name])
+	}
+	if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	health := freeAddress(t)
+	args := deployment(t, kustomized(t)).Spec.Template.Spec.Containers[0].Args
+	for i := range args {
+		args[i] = strings.NewReplacer(
+			"/var/lib/plugin-host", filepath.Join(dir, "data"), "/etc/plugin-host", dir,
+			"$(POD_NAMESPACE)", namespace, "=:8443", "="+r.address, "=:8081", "="+health,
+		).Replace(args[i])
+	}
+	cmd := exec.CommandContext(t.Context(), binary, append(args, "--kubeconfig="+c.kubeconfigOfHost(t, dir))...)
+	log := &safeBuffer{}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 20 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		// The context of the test is over, so SIGTERM has been sent.
+		<-ended
+		if code := cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("plugin-host ended with %d after SIGTERM\n%s", code, log)
+		}
+		if strings.Contains(log.String(), "is forbidden:") {
+			t.Errorf("plugin-host asked for what it may not\n%s", log)
+		}
+	})
+	waitReady(t, "http://"+health+"/readyz", log)
+	return r
+}
+
+func waitReady(t *testing.T, url string, log fmt.Stringer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response, err := http.DefaultClient.Do(request); err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("plugin-host isn't ready\n%s", log)
+		}
+	}
+}
+
+// kubeconfigOfHost holds a token of plugin-host's ServiceAccount.
+func (c cluster) kubeconfigOfHost(t *testing.T, dir string) string {
+	t.Helper()
+	token, err := c.api.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), host, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters[host] = &clientcmdapi.Cluster{Server: c.config.Host, CertificateAuthorityData: c.config.CAData}
+	config.AuthInfos[host] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.Contexts[host] = &clientcmdapi.Context{Cluster: host, AuthInfo: host}
+	config.CurrentContext = host
+	path := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// chartSecrets are the values of the Secrets that the chart makes, by key.
+func chartSecrets(t *testing.T) map[string][]byte {
+	t.Helper()
+	values := map[string][]byte{}
+	for _, object := range charted(t).ofKind("Secret") {
+		for key, value := range convert[corev1.Secret](t, object).Data {
+			values[key] = value
+		}
+	}
+	return values
+}
+
+// context asks the Host what the plugin standup may do, from a pod of its own.
+func (c cluster) context(t *testing.T, r running) *pluginv1.GetCapabilityContextResponse {
+	t.Helper()
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(r.secrets["ca.crt"]) {
+		t.Fatal("the chart's ca.crt holds no certificate")
+	}
+	connection, err := grpc.NewClient(r.address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		RootCAs: roots, ServerName: host + "." + namespace + ".svc", MinVersion: tls.VersionTLS13,
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	answer, err := pluginv1.NewHostClient(connection).GetCapabilityContext(
+		metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.pluginToken(t)),
+		&pluginv1.GetCapabilityContextRequest{RequestId: "a-request"}, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// pluginToken is what a pod of the plugin has: a token bound to it, for the Host.
+func (c cluster) pluginToken(t *testing.T) string {
+	t.Helper()
+	const plugin, account = "plugin-standup", "standup"
+	no, yes := false, true
+	pod, err := c.api.CoreV1().Pods(plugin).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: account + "-"},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: account,
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{Name: account, Image: account, SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := c.api.CoreV1().ServiceAccounts(plugin).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{
+			Audiences:      []string{contract.Audience},
+			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Status.Token
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+func writeFile(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if len(data) == 0 {
+		t.Fatalf("nothing to write to %s", filepath.Base(path))
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// safeBuffer is a log that is read while it is written.
+type safeBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
