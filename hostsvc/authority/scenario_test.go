@@ -521,6 +521,45 @@ func TestLosses(t *testing.T) {
 	}
 }
 
+// A hold makes a narrowing come earlier, never in the first place: without one,
+// the next revision takes the same away.
+func TestCompute_NarrowsWithoutAHold(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*world)
+		want   contract.CapabilitySet
+		cause  Cause
+	}{
+		"narrower":     {func(w *world) { w.edit(func(a *Approval) { a.Capabilities = readTasks }) }, readTasks, CauseHuman},
+		"revoked":      {func(w *world) { w.edit(func(a *Approval) { a.Revoked = true }) }, 0, CauseHuman},
+		"deleted":      {func(w *world) { w.remove() }, 0, CauseApprovalDeleted},
+		"replaced":     {func(w *world) { spec := w.spec(readTasks); w.remove(); w.apply(spec) }, 0, CauseApprovalDeleted},
+		"elsewhere":    {func(w *world) { w.edit(func(a *Approval) { a.WorkspaceID = "ws-2" }) }, 0, CauseHuman},
+		"unseen":       {func(w *world) { w.edit(func(*Approval) {}); w.edit(func(*Approval) {}) }, 0, CauseUnseenChange},
+		"manifest":     {func(w *world) { w.manifest(digestOf(1)) }, readTasks, CauseManifestChanged},
+		"policy":       {func(w *world) { w.policy = Policy{"p2", writeTasks} }, writeTasks, CausePolicyChanged},
+		"no workspace": {func(w *world) { w.workspace = nil }, 0, CauseWorkspaceRemoved},
+		"rebound":      {func(w *world) { w.workspace.NamespaceUID = "ns-2" }, 0, CauseWorkspaceRemoved},
+		"uninstalled":  {func(w *world) { w.installation = nil }, 0, CauseUninstalled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := granted(t, readTasks|writeTasks)
+			w.down()
+			c.change(w)
+			out := Compute(w.row, w.intent(), w.now, "x")
+			if !out.Changed || out.Next.Granted != c.want || out.Next.Cause != c.cause || (c.want == 0) != (out.Next.State == StateRevoked) {
+				t.Errorf("computed %+v", out.Next)
+			}
+			var hold *Hold
+			for _, h := range Narrowings(w.row, w.intent(), w.now) {
+				hold = ptr(hold.Merge(h))
+			}
+			if hold == nil || hold.Cause != c.cause || hold.Granted != c.want && hold.State == StateActive {
+				t.Errorf("held %+v", hold)
+			}
+		})
+	}
+}
+
 // A grant that was armed for a manifest must not fire in a namespace that is
 // labelled anew, however often the workspace is lost, nor when it was deleted
 // or revoked meanwhile.
