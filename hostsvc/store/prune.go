@@ -14,12 +14,17 @@ const (
 	// commitTime bounds how much later than its entry's time a commit is
 	// visible.
 	commitTime = 10 * time.Second
-	// pruneStep is how many versions of a workspace one transaction prunes, so
-	// that a fence never waits long.
+	// pruneStep is how many closed versions one transaction looks at, so that a
+	// fence never waits long.
 	pruneStep = 512
 )
 
-var prunedTables = []string{"tasks_closed", "workflow_steps_closed", "workflows_closed", "workspaces_closed"}
+// prunedTables are the tables of closed versions with the column that they are
+// walked by, which their key has next to the workspace.
+var prunedTables = []struct{ table, key string }{
+	{"tasks_closed", "id"}, {"workflow_steps_closed", "workflow_id"}, {"workflows_closed", "id"},
+	{"workspaces_closed", "workspace_id"},
+}
 
 // Prune removes the closed versions that only lists begun before olderThan can
 // show, and raises the oldest version of each workspace accordingly. It never
@@ -47,11 +52,11 @@ func (s *Store) Prune(ctx context.Context, olderThan time.Time) error {
 		if err != nil {
 			return err
 		}
-		for w.oldest < target {
-			w.oldest = min(w.oldest+pruneStep, target)
-			if err := s.prune(ctx, w.workspace, w.oldest); err != nil {
-				return fmt.Errorf("prune workspace %s to version %d: %w", w.workspace, w.oldest, err)
-			}
+		if target == w.oldest {
+			continue
+		}
+		if err := s.prune(ctx, w.workspace, target); err != nil {
+			return fmt.Errorf("prune workspace %s to version %d: %w", w.workspace, target, err)
 		}
 	}
 	return nil
@@ -83,20 +88,56 @@ func (s *Store) versionAt(ctx context.Context, workspaceID string, low, high dom
 	return low, err
 }
 
+// prune raises the oldest version first: from then on no list needs what is
+// removed. Closed versions that a crash leaves behind go the next time.
 func (s *Store) prune(ctx context.Context, workspaceID string, oldest domain.Version) error {
-	return s.run(ctx, workspaceLock(workspaceID), false, func(t *tx) error {
+	err := s.run(ctx, workspaceLock(workspaceID), false, func(t *tx) error {
 		_, err := t.exec("raise the oldest version", `UPDATE heads SET oldest = $2 WHERE workspace_id = $1 AND oldest < $2`,
 			workspaceID, int64(oldest))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range prunedTables {
+		after, more := closedKey{}, true
+		for more && err == nil {
+			after, more, err = s.pruneFrom(ctx, workspaceID, p.table, p.key, after, oldest)
+		}
 		if err != nil {
 			return err
 		}
-		for _, table := range prunedTables {
-			_, err := t.exec("prune closed versions", `DELETE FROM `+table+` WHERE workspace_id = $1 AND valid_to <= $2`,
-				workspaceID, int64(oldest))
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+	}
+	return nil
+}
+
+// closedKey is where the walk through a table of closed versions stands.
+type closedKey struct {
+	key     string
+	version int64
+}
+
+// pruneFrom removes what lists no longer need among the next pruneStep closed
+// versions.
+func (s *Store) pruneFrom(ctx context.Context, workspaceID, table, key string, after closedKey, oldest domain.Version) (last closedKey, more bool, err error) {
+	row := `(` + key + `, version)`
+	seen := 0
+	err = s.read(ctx, "look for closed versions", func(c Conn) error {
+		return c.Query(`SELECT `+key+`, version FROM `+table+` WHERE workspace_id = $1 AND `+row+` > ($2, $3)
+			ORDER BY `+key+`, version LIMIT $4`, func(r Row) error {
+			last = closedKey{r.Text(0), r.Int(1)}
+			seen++
+			return nil
+		}, workspaceID, after.key, after.version, int64(pruneStep))
 	})
+	if err != nil || seen == 0 {
+		return last, false, err
+	}
+	err = s.run(ctx, workspaceLock(workspaceID), false, func(t *tx) error {
+		_, err := t.exec("prune closed versions", `DELETE FROM `+table+` WHERE workspace_id = $1
+			AND `+row+` > ($2, $3) AND `+row+` <= ($4, $5) AND valid_to <= $6`,
+			workspaceID, after.key, after.version, last.key, last.version, int64(oldest))
+		return err
+	})
+	return last, seen == pruneStep, err
 }

@@ -20,6 +20,14 @@ var (
 	updateTaskRow = update("tasks", taskNames, 2)
 	closeTaskRow  = closeVersion("tasks", taskNames, 2)
 
+	// contentNames are the columns that no index but the key covers: writing
+	// another one rewrites its index, changed or not.
+	contentNames = []string{
+		"workspace_id", "id", "title", "description", "state", "priority", "parent_id", "labels", "updated_at",
+		"started_at", "completed_at", "version",
+	}
+	updateTaskContent = update("tasks", contentNames, 2)
+
 	selectTask         = `SELECT ` + taskColumns + ` FROM tasks WHERE workspace_id = $1 AND id = $2`
 	selectTaskExternal = `SELECT ` + taskColumns + ` FROM tasks
 		WHERE workspace_id = $1 AND source = $2 AND external_id = $3 AND external_id <> ''`
@@ -42,14 +50,30 @@ func scanTask(r Row, workspaceID string) (domain.Task, error) {
 	return t, nil
 }
 
+func labelsText(t domain.Task) (string, error) {
+	if len(t.Labels) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(t.Labels)
+	if err != nil {
+		return "", fmt.Errorf("encode the labels of task %s: %w", t.ID, err)
+	}
+	return string(text), nil
+}
+
+// placedAlike tells whether two versions of a task differ in content columns
+// only.
+func placedAlike(a, b domain.Task) bool {
+	return a.ID == b.ID && a.WorkflowID == b.WorkflowID && a.WorkflowStepID == b.WorkflowStepID && a.Position == b.Position &&
+		a.ExternalID == b.ExternalID && a.Source == b.Source && a.WIPAdmitted == b.WIPAdmitted &&
+		a.QueuedForStepID == b.QueuedForStepID && a.QueuedAt.Equal(b.QueuedAt) && a.CreatedAt.Equal(b.CreatedAt) &&
+		a.ArchivedAt.Equal(b.ArchivedAt)
+}
+
 func taskArgs(t domain.Task) ([]any, error) {
-	labels := ""
-	if len(t.Labels) > 0 {
-		text, err := json.Marshal(t.Labels)
-		if err != nil {
-			return nil, fmt.Errorf("encode the labels of task %s: %w", t.ID, err)
-		}
-		labels = string(text)
+	labels, err := labelsText(t)
+	if err != nil {
+		return nil, err
 	}
 	return []any{
 		t.WorkspaceID, t.ID, t.WorkflowID, t.WorkflowStepID, int64(t.Position), t.Title, t.Description, string(t.State),
@@ -62,6 +86,7 @@ func taskArgs(t domain.Task) ([]any, error) {
 // Task implements command.TaskTx.
 func (t *tx) Task(id string) (task domain.Task, found bool, err error) {
 	err = t.query("read a task", selectTask, t.taskRow(&task, &found), t.workspace, id)
+	t.read = task
 	return task, found, err
 }
 
@@ -97,18 +122,32 @@ func (t *tx) UpdateTask(task domain.Task) error {
 	if err := t.own("task", task.ID, task.WorkspaceID, task.Version); err != nil {
 		return err
 	}
-	args, err := taskArgs(task)
-	if err != nil {
-		return err
-	}
 	if _, err := t.exec("close a version of a task", closeTaskRow, task.WorkspaceID, task.ID, int64(task.Version)); err != nil {
 		return err
 	}
-	n, err := t.exec("update a task", updateTaskRow, args...)
+	n, err := t.updateTask(task)
 	if err == nil && n != 1 {
 		return fmt.Errorf("update task %s: it has %d current rows: %w", task.ID, n, ErrWorkspaceBound)
 	}
 	return err
+}
+
+func (t *tx) updateTask(task domain.Task) (int64, error) {
+	if t.read.Version != 0 && placedAlike(t.read, task) {
+		labels, err := labelsText(task)
+		if err != nil {
+			return 0, err
+		}
+		return t.exec("update a task", updateTaskContent, task.WorkspaceID, task.ID, task.Title, task.Description,
+			string(task.State), string(task.Priority), task.ParentID, labels, nanos(task.UpdatedAt), nanos(task.StartedAt),
+			nanos(task.CompletedAt), int64(task.Version))
+	}
+	args, err := taskArgs(task)
+	if err != nil {
+		return 0, err
+	}
+	t.read = domain.Task{}
+	return t.exec("update a task", updateTaskRow, args...)
 }
 
 // SlotHolders implements command.TaskTx.

@@ -38,6 +38,8 @@ type tx struct {
 	domain   bool
 	appended bool
 	failure  error
+	// read is the task that the command read last.
+	read domain.Task
 }
 
 // finish ends the transaction unless Commit has.
@@ -74,6 +76,7 @@ func (t *tx) begin() error {
 // do runs one command and undoes it unless it succeeded.
 func (t *tx) do(fn func(*tx) error) error {
 	t.head, t.saved, t.dirty, t.domain, t.appended, t.failure = t.committed, false, false, false, false, nil
+	t.read = domain.Task{}
 	err := t.call(fn)
 	switch {
 	case t.failure != nil:

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func start(t *testing.T) *server.Server {
+func start(t testing.TB) *server.Server {
 	t.Helper()
 	s, err := server.Start(t.Context())
 	if err != nil {
@@ -54,9 +54,13 @@ func open(t testing.TB, dsn string) *postgres.Engine {
 	return engine
 }
 
-func TestStore(t *testing.T) {
-	s := start(t)
-	storetest.Run(t, func(t testing.TB) storetest.Database {
+func TestStore(t *testing.T) { storetest.Run(t, fresh(start(t))) }
+
+func BenchmarkStore(b *testing.B) { storetest.Bench(b, fresh(start(b))) }
+
+// fresh returns what makes an empty database on a server.
+func fresh(s *server.Server) func(testing.TB) storetest.Database {
+	return func(t testing.TB) storetest.Database {
 		t.Helper()
 		dsn, err := s.NewDatabase(t.Context())
 		if err != nil {
@@ -75,7 +79,7 @@ func TestStore(t *testing.T) {
 				return cmd
 			},
 		}
-	})
+	}
 }
 
 func TestOpenNeverShowsTheConnectionString(t *testing.T) {

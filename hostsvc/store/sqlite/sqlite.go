@@ -72,7 +72,8 @@ func (e *Engine) open(path string) (err error) {
 		return err
 	}
 	for _, pragma := range []string{
-		"PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA journal_size_limit = 67108864",
+		"PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA wal_autocheckpoint = 4000",
+		"PRAGMA journal_size_limit = 67108864",
 	} {
 		if err := e.writer.pragma(pragma); err != nil {
 			return err

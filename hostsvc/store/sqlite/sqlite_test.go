@@ -107,3 +107,5 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		t.Error("opened a text file")
 	}
 }
+
+func BenchmarkStore(b *testing.B) { storetest.Bench(b, fresh) }

@@ -127,8 +127,6 @@ CREATE TABLE workflows_closed (
   PRIMARY KEY (workspace_id, id, version)
 );
 
-CREATE INDEX workflows_closed_end ON workflows_closed (workspace_id, valid_to);
-
 -- sort_key is query.StepKey: the order in which the steps of a workflow are
 -- listed.
 CREATE TABLE workflow_steps (
@@ -165,8 +163,6 @@ CREATE TABLE workflow_steps_closed (
   valid_to          bigint  NOT NULL,
   PRIMARY KEY (workspace_id, workflow_id, sort_key, version)
 );
-
-CREATE INDEX workflow_steps_closed_end ON workflow_steps_closed (workspace_id, valid_to);
 
 CREATE TABLE tasks (
   workspace_id       text COLLATE "C" NOT NULL,
@@ -224,8 +220,6 @@ CREATE TABLE tasks_closed (
   valid_to           bigint  NOT NULL,
   PRIMARY KEY (workspace_id, id, version)
 );
-
-CREATE INDEX tasks_closed_end ON tasks_closed (workspace_id, valid_to);
 
 -- Which namespace a workspace ID stands for; a row is never changed.
 CREATE TABLE bindings (

@@ -127,8 +127,6 @@ CREATE TABLE workflows_closed (
   PRIMARY KEY (workspace_id, id, version)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX workflows_closed_end ON workflows_closed (workspace_id, valid_to);
-
 -- sort_key is query.StepKey: the order in which the steps of a workflow are
 -- listed.
 CREATE TABLE workflow_steps (
@@ -165,8 +163,6 @@ CREATE TABLE workflow_steps_closed (
   valid_to          INTEGER NOT NULL,
   PRIMARY KEY (workspace_id, workflow_id, sort_key, version)
 ) STRICT, WITHOUT ROWID;
-
-CREATE INDEX workflow_steps_closed_end ON workflow_steps_closed (workspace_id, valid_to);
 
 CREATE TABLE tasks (
   workspace_id       TEXT    NOT NULL,
@@ -223,9 +219,7 @@ CREATE TABLE tasks_closed (
   version            INTEGER NOT NULL,
   valid_to           INTEGER NOT NULL,
   PRIMARY KEY (workspace_id, id, version)
-) STRICT;
-
-CREATE INDEX tasks_closed_end ON tasks_closed (workspace_id, valid_to);
+) STRICT, WITHOUT ROWID;
 
 -- Which namespace a workspace ID stands for; a row is never changed.
 CREATE TABLE bindings (
