@@ -51,10 +51,23 @@ type Options struct {
 	SweepEvery time.Duration
 }
 
-// CacheOptions are the cache's options that the controllers need: nothing is
-// kept that nobody reads.
+// CacheOptions are the cache's options that the controllers need: no kind is
+// watched by accident, and nothing is kept that nobody reads.
 func CacheOptions() cache.Options {
-	return cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+	strip := cache.TransformStripManagedFields()
+	return cache.Options{
+		ReaderFailOnMissingInformer: true,
+		DefaultTransform: func(object any) (any, error) {
+			if o, ok := object.(*metav1.PartialObjectMetadata); ok {
+				id, labelled := o.Labels[v1alpha1.LabelWorkspaceID]
+				o.Labels, o.Annotations, o.OwnerReferences = nil, nil, nil
+				if labelled {
+					o.Labels = map[string]string{v1alpha1.LabelWorkspaceID: id}
+				}
+			}
+			return strip(object)
+		},
+	}
 }
 
 // Add adds the controllers to a manager that has not been started.

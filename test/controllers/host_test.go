@@ -147,7 +147,7 @@ func (h *host) wait() {
 	GinkgoHelper()
 	h.stop()
 	Eventually(h.done).WithTimeout(20 * time.Second).Should(BeClosed())
-	_ = h.store.Close() // FIXME: the store's close
+	Expect(h.store.Close()).To(Succeed())
 }
 
 // start runs a process on a database of its own.
@@ -159,7 +159,7 @@ func start(db *database) *host {
 	DeferCleanup(func() {
 		h.stop()
 		Eventually(h.done).WithTimeout(20 * time.Second).Should(BeClosed())
-		_ = h.store.Close() // FIXME: the store's close
+		Expect(h.store.Close()).To(Succeed())
 	})
 	return h
 }

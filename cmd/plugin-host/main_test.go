@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kandev/plugin-host/hack/controlplane"
+	"github.com/kandev/plugin-host/hostsvc/query"
+	"github.com/kandev/plugin-host/hostsvc/store"
+)
+
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFlagsNameTheirFault(t *testing.T) {
+	complete := []string{"--tls-cert-file=c", "--tls-key-file=k", "--cursor-key-file=k", "--sqlite-path=p"}
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"complete":              {complete, ""},
+		"no certificate":        {complete[1:], "--tls-cert-file is required"},
+		"no database":           {complete[:3], "--sqlite-path is required"},
+		"no connection string":  {append([]string{"--store=postgres"}, complete...), "--postgres-dsn-file is required"},
+		"another engine":        {append([]string{"--store=oracle"}, complete...), "--store: \"oracle\""},
+		"an argument":           {append(complete, "serve"), "unexpected argument \"serve\""},
+		"an unknown flag":       {append(complete, "--verbose"), "-verbose"},
+		"no lease out of a pod": {append(complete, "--kubeconfig=x"), "--leader-election-namespace is required"},
+		"no leader out of one":  {append(complete, "--kubeconfig=x", "--leader-elect=false"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parse(c.args, io.Discard)
+			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("parse %q: %v, want %q", c.args, err, c.says)
+			}
+		})
+	}
+}
+
+func TestCursorKeysNeverShowInErrors(t *testing.T) {
+	key := base64.StdEncoding.EncodeToString(make([]byte, query.CursorKeySize))
+	for name, c := range map[string]struct{ text, says string }{
+		"one":       {key, ""},
+		"two":       {key + "\n\n" + key + "\n", ""},
+		"none":      {"\n", "no cursor key"},
+		"short":     {key + "\nc2VjcmV0\n", "line 2"},
+		"no base64": {"sec ret", "line 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := settings{cursorKeyFile: file(t, "keys", c.text)}
+			_, err := s.cursors()
+			switch {
+			case c.says == "" && err != nil, c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+				t.Errorf("got %v, want %q", err, c.says)
+			case err != nil && (strings.Contains(err.Error(), "c2VjcmV0") || strings.Contains(err.Error(), "sec ret")):
+				t.Errorf("the error holds the key: %v", err)
+			}
+		})
+	}
+}
+
+const seeds = `
+workspaces:
+- id: payments
+  name: Payments
+  workflows:
+  - id: delivery
+    name: Delivery
+    steps:
+    - {id: todo, name: To do, start: true}
+    - {id: doing, name: Doing, wipLimit: 1}
+  tasks:
+  - {id: t-1, step: todo, title: Rotate the signing key, priority: high, labels: [security]}
+  - {id: t-2, step: todo, title: Tell the auditors, parent: t-1}
+  - {id: t-3, step: doing, title: Write the runbook}
+`
+
+func TestSeedFileIsAppliedOnce(t *testing.T) {
+	s := settings{store: storeSQLite, sqlitePath: filepath.Join(t.TempDir(), "host.db")}
+	log := slog.New(slog.DiscardHandler)
+	durable, err := open(t.Context(), s, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = durable.Close() })
+	path := file(t, "seeds.yaml", seeds)
+	for range 2 {
+		if err := seed(t.Context(), durable, path, log); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := durable.Read(t.Context(), func(s query.Snapshot) error {
+		newest, _, err := s.Head("payments")
+		if err != nil || newest != 1 {
+			t.Errorf("the workspace is at version %d, %v; want one commit", newest, err)
+		}
+		for _, id := range []string{"t-1", "t-2", "t-3"} {
+			if _, found, err := s.Task("payments", id); err != nil || !found {
+				t.Errorf("task %s: found %v, %v", id, found, err)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSeedFileNamesItsFault(t *testing.T) {
+	for name, c := range map[string]struct{ old, new, says string }{
+		"an unknown field":    {"name: Payments", "nam: Payments", "nam"},
+		"no workspace ID":     {"- id: payments", `- id: ""`, "workspaces[0].id"},
+		"a step twice":        {"id: doing", "id: todo", "workspaces[0].workflows[0].steps[1].id"},
+		"a task twice":        {"id: t-2", "id: t-1", "workspaces[0].tasks[1].id"},
+		"no such step":        {"step: doing", "step: done", "workspaces[0].tasks[2].step"},
+		"too many in a step":  {"id: t-2, step: todo", "id: t-2, step: doing", "workspaces[0].tasks[2].step"},
+		"no title":            {"title: Write the runbook", `title: ""`, "workspaces[0].tasks[2].title"},
+		"no such priority":    {"priority: high", "priority: huge", "workspaces[0].tasks[0].priority"},
+		"a parent not above":  {"parent: t-1", "parent: t-3", "workspaces[0].tasks[1].parent"},
+		"a parent that isn't": {"parent: t-1", "parent: t-9", "workspaces[0].tasks[1].parent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := seed(t.Context(), (*store.Store)(nil), file(t, "seeds.yaml", strings.Replace(seeds, c.old, c.new, 1)), nil)
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want it to name %s", err, c.says)
+			}
+		})
+	}
+}
+
+// The whole process, wired as in a cluster: ready once everything is complete,
+// and a signal's context ends it cleanly.
+func TestRunsUntilItIsTold(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{CRDDirs: []string{"../../config/crd/bases"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = plane.Stop() })
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := plane.WriteKubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New(plane.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "plugin-host"}}); err != nil {
+		t.Fatal(err)
+	}
+	cert, key := certificate(t)
+	health := freeAddress(t)
+	s, err := parse([]string{
+		"--kubeconfig=" + kubeconfig, "--leader-election-namespace=plugin-host",
+		"--sqlite-path=" + filepath.Join(t.TempDir(), "host.db"), "--seed-file=" + file(t, "seeds.yaml", seeds),
+		"--grpc-listen=127.0.0.1:0", "--health-listen=" + health, "--tls-cert-file=" + cert, "--tls-key-file=" + key,
+		"--cursor-key-file=" + file(t, "keys", base64.StdEncoding.EncodeToString(make([]byte, query.CursorKeySize))),
+	}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, s, slog.New(slog.DiscardHandler)) }()
+
+	ready := time.NewTimer(30 * time.Second)
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended: %v", err)
+		case <-ready.C:
+			t.Fatalf("not ready: %s", get(t, "http://"+health+"/readyz?verbose"))
+		case <-tick.C:
+		}
+		if answer := get(t, "http://"+health+"/readyz?verbose"); strings.Contains(answer, "check passed") {
+			for _, cause := range []string{"store", "approvals", "installations", "namespaces", "ledger"} {
+				if !strings.Contains(answer, "[+]"+cause+" ok") {
+					t.Errorf("readiness doesn't name %s:\n%s", cause, answer)
+				}
+			}
+			break
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{"localhost"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file(t, "tls.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))),
+		file(t, "tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})))
+}

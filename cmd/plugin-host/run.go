@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/controllers"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
+	"github.com/kandev/plugin-host/hostsvc/command"
+	"github.com/kandev/plugin-host/hostsvc/identity"
+	"github.com/kandev/plugin-host/hostsvc/journal"
+	"github.com/kandev/plugin-host/hostsvc/query"
+	"github.com/kandev/plugin-host/hostsvc/rpc"
+	"github.com/kandev/plugin-host/hostsvc/store"
+	"github.com/kandev/plugin-host/hostsvc/store/postgres"
+	"github.com/kandev/plugin-host/hostsvc/store/sqlite"
+)
+
+const (
+	leaderElectionID = "plugin-host.plugins.kandev.ai"
+	// sweepEvery is how often every row is compared with what is watched.
+	sweepEvery = time.Minute
+	// pruneEvery is how often versions that no list can show any more go.
+	pruneEvery = time.Minute
+	// storeCheck bounds the store's readiness check.
+	storeCheck = 2 * time.Second
+	// flushTime is what receipts in flight have to become durable at the end.
+	flushTime = 5 * time.Second
+)
+
+// run serves until ctx ends, or until something fails that only a new process
+// can mend. Calls in flight end before the store closes.
+func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
+	cursors, err := s.cursors()
+	if err != nil {
+		return err
+	}
+	cluster, err := s.cluster()
+	if err != nil {
+		return err
+	}
+	durable, err := open(ctx, s, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, durable.Close()) }()
+	if s.seedFile != "" {
+		if err := seed(ctx, durable, s.seedFile, log); err != nil {
+			return fmt.Errorf("--seed-file: %w", err)
+		}
+	}
+	receipts := journal.NewRecorder(durable, uuid.NewString(), time.Now)
+	defer func() {
+		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+		defer cancel()
+		err = errors.Join(err, receipts.Close(flush))
+	}()
+
+	policy := authority.BuiltInPolicy()
+	seen := view.New(policy)
+	mgr, err := newManager(s, cluster, log)
+	if err != nil {
+		return err
+	}
+	if err := controllers.Add(ctx, mgr, controllers.Options{
+		Store: ledger{durable}, View: seen, Policy: policy, Now: time.Now, Random: rand.Reader, SweepEvery: sweepEvery,
+	}); err != nil {
+		return fmt.Errorf("add the controllers: %w", err)
+	}
+	if err := mgr.Add(pruner(durable, log)); err != nil {
+		return fmt.Errorf("add the pruner: %w", err)
+	}
+	if err := addChecks(mgr, durable, seen); err != nil {
+		return err
+	}
+	authenticator, err := newAuthenticator(ctx, cluster, mgr, seen)
+	if err != nil {
+		return err
+	}
+	server, err := rpc.NewServer(rpc.Config{
+		CertFile: s.tlsCertFile, KeyFile: s.tlsKeyFile, Identity: authenticator,
+		Reader: &query.Reader{
+			Store: durable, View: seen, Receipts: receipts, Cursors: cursors, Now: time.Now, NewAuditID: uuid.NewString,
+		},
+		Executor: &command.Executor{
+			Store: durable, View: seen, Receipts: receipts, Now: time.Now, NewID: newID, NewAuditID: uuid.NewString,
+		},
+		Now: time.Now, Log: log,
+	})
+	if err != nil {
+		return fmt.Errorf("make the Host: %w", err)
+	}
+	var listening net.ListenConfig
+	listener, err := listening.Listen(ctx, "tcp", s.grpcListen)
+	if err != nil {
+		return fmt.Errorf("--grpc-listen: %w", err)
+	}
+	log.Info("Serving", "grpc", listener.Addr().String(), "health", s.healthListen, "store", s.store)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Serve(ctx, listener) })
+	group.Go(func() error {
+		if err := mgr.Start(ctx); err != nil {
+			return fmt.Errorf("run the controllers: %w", err)
+		}
+		return nil
+	})
+	return group.Wait() //nolint:wrapcheck // wrapped where it happened
+}
+
+func open(ctx context.Context, s settings, log *slog.Logger) (*store.Store, error) {
+	engine, err := openEngine(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	durable, err := store.Open(ctx, engine, store.Options{
+		Now: time.Now, Log: log,
+		Fatal: func(err error) {
+			log.Error("The database is in an unknown state; the process ends", "error", err)
+			os.Exit(1)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	return durable, nil
+}
+
+func openEngine(ctx context.Context, s settings) (store.Engine, error) {
+	if s.store == storeSQLite {
+		engine, err := sqlite.Open(s.sqlitePath)
+		if err != nil {
+			return nil, fmt.Errorf("--sqlite-path: %w", err)
+		}
+		return engine, nil
+	}
+	dsn, err := s.postgresDSN()
+	if err != nil {
+		return nil, err
+	}
+	engine, err := postgres.Open(ctx, dsn)
+	if err != nil {
+		return nil, fmt.Errorf("--postgres-dsn-file: %w", err)
+	}
+	return engine, nil
+}
+
+func newManager(s settings, cluster *rest.Config, log *slog.Logger) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register the kinds: %w", err)
+		}
+	}
+	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
+		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()), Cache: controllers.CacheOptions(),
+		Metrics:                metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress: s.healthListen,
+		LeaderElection:         s.leaderElect, LeaderElectionID: leaderElectionID,
+		LeaderElectionNamespace: s.leaderElectionNamespace,
+		// The lease has connections of its own: no load delays its renewal.
+		LeaderElectionConfig: rest.CopyConfig(cluster),
+		// The process ends when the manager does, and fences check the term.
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the manager: %w", err)
+	}
+	return mgr, nil
+}
+
+func newAuthenticator(ctx context.Context, cluster *rest.Config, mgr manager.Manager, seen *view.View) (*identity.Authenticator, error) {
+	reviewer, err := identity.NewKubeReviewer(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("make the token reviewer: %w", err)
+	}
+	pods, err := identity.NewKubePods(ctx, mgr.GetCache(), mgr.GetAPIReader())
+	if err != nil {
+		return nil, fmt.Errorf("follow the pods: %w", err)
+	}
+	return identity.NewAuthenticator(reviewer, pods, directory{seen}, time.Now), nil
+}
+
+// addChecks names what readiness waits for: the store, each watch, and the
+// comparison of the rows with the history.
+func addChecks(mgr manager.Manager, durable *store.Store, seen *view.View) error {
+	checks := map[string]healthz.Checker{
+		"store": func(request *http.Request) error {
+			ctx, cancel := context.WithTimeout(request.Context(), storeCheck)
+			defer cancel()
+			_, err := durable.Epochs(ctx)
+			return err //nolint:wrapcheck // the check's name says what failed
+		},
+	}
+	for _, source := range seen.Missing() {
+		checks[source] = func(*http.Request) error {
+			if slices.Contains(seen.Missing(), source) {
+				return fmt.Errorf("%s: not complete yet", source)
+			}
+			return nil
+		}
+	}
+	for name, check := range checks {
+		if err := mgr.AddReadyzCheck(name, check); err != nil {
+			return fmt.Errorf("add the readiness check %s: %w", name, err)
+		}
+	}
+	if err := mgr.AddHealthzCheck("process", healthz.Ping); err != nil {
+		return fmt.Errorf("add the liveness check: %w", err)
+	}
+	return nil
+}
+
+// pruner removes versions that no list can show any more; the leader does.
+func pruner(durable *store.Store, log *slog.Logger) manager.Runnable {
+	return manager.RunnableFunc(func(ctx context.Context) error {
+		ticker := time.NewTicker(pruneEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return nil
+			}
+			if err := durable.Prune(ctx, time.Now().Add(-store.SnapshotLife)); err != nil && ctx.Err() == nil {
+				log.Error("Pruning failed; the next one is due", "after", pruneEvery, "error", err)
+			}
+		}
+	})
+}
+
+// newID is time-ordered, so that new rows lie together.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

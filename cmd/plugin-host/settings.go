@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kandev/plugin-host/hostsvc/query"
+)
+
+// The engines that --store names.
+const (
+	storeSQLite   = "sqlite"
+	storePostgres = "postgres"
+)
+
+// settings are the flags.
+type settings struct {
+	kubeconfig string
+
+	store           string
+	sqlitePath      string
+	postgresDSNFile string
+	seedFile        string
+
+	grpcListen    string
+	tlsCertFile   string
+	tlsKeyFile    string
+	cursorKeyFile string
+	healthListen  string
+
+	leaderElect             bool
+	leaderElectionNamespace string
+}
+
+func parse(args []string, out io.Writer) (settings, error) {
+	var s settings
+	flags := flag.NewFlagSet("plugin-host", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "`file` that says how to reach the cluster; empty: as a pod of it")
+	flags.StringVar(&s.store, "store", storeSQLite, "`engine` of the store: sqlite or postgres")
+	flags.StringVar(&s.sqlitePath, "sqlite-path", "", "`file` of the SQLite database; made if it doesn't exist")
+	flags.StringVar(&s.postgresDSNFile, "postgres-dsn-file", "", "`file` that holds the connection string of PostgreSQL")
+	flags.StringVar(&s.seedFile, "seed-file", "", "YAML `file` of workspaces to insert at the start; those that exist are left alone")
+	flags.StringVar(&s.grpcListen, "grpc-listen", ":8443", "`address` of the Host, gRPC over TLS")
+	flags.StringVar(&s.tlsCertFile, "tls-cert-file", "", "`file` of the serving certificate, PEM; read again when it changes")
+	flags.StringVar(&s.tlsKeyFile, "tls-key-file", "", "`file` of its private key, PEM")
+	flags.StringVar(&s.cursorKeyFile, "cursor-key-file", "", "`file` with lines of 32 bytes in base64: the first seals list cursors, all open them")
+	flags.StringVar(&s.healthListen, "health-listen", ":8081", "`address` of /healthz and /readyz, HTTP")
+	flags.BoolVar(&s.leaderElect, "leader-elect", true, "let one process at a time move authority")
+	flags.StringVar(&s.leaderElectionNamespace, "leader-election-namespace", "", "`namespace` of the leader's lease; empty: that of the pod")
+	if err := flags.Parse(args); err != nil {
+		return s, err //nolint:wrapcheck // it names the flag
+	}
+	if flags.NArg() > 0 {
+		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return s, s.check()
+}
+
+func (s *settings) check() error {
+	required := []struct{ flag, value string }{
+		{"tls-cert-file", s.tlsCertFile}, {"tls-key-file", s.tlsKeyFile}, {"cursor-key-file", s.cursorKeyFile},
+	}
+	switch s.store {
+	case storeSQLite:
+		required = append(required, struct{ flag, value string }{"sqlite-path", s.sqlitePath})
+	case storePostgres:
+		required = append(required, struct{ flag, value string }{"postgres-dsn-file", s.postgresDSNFile})
+	default:
+		return fmt.Errorf("--store: %q is neither %q nor %q", s.store, storeSQLite, storePostgres)
+	}
+	if s.leaderElect && s.kubeconfig != "" {
+		required = append(required, struct{ flag, value string }{"leader-election-namespace", s.leaderElectionNamespace})
+	}
+	for _, r := range required {
+		if r.value == "" {
+			return fmt.Errorf("--%s is required", r.flag)
+		}
+	}
+	return nil
+}
+
+// cluster returns how to reach the API server, without a client-side limit:
+// the server has its own fairness.
+func (s *settings) cluster() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	config.UserAgent = "plugin-host"
+	return config, nil
+}
+
+func (s *settings) postgresDSN() (string, error) {
+	text, err := os.ReadFile(s.postgresDSNFile)
+	if err != nil {
+		return "", fmt.Errorf("--postgres-dsn-file: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// cursors reads the keys of list cursors. No error holds any part of one.
+func (s *settings) cursors() (*query.Cursors, error) {
+	text, err := os.ReadFile(s.cursorKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--cursor-key-file: %w", err)
+	}
+	var keys [][]byte
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for number := 1; lines.Scan(); number++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" {
+			continue
+		}
+		key, err := base64.StdEncoding.DecodeString(line)
+		if err != nil || len(key) != query.CursorKeySize {
+			return nil, fmt.Errorf("--cursor-key-file: line %d isn't %d bytes in base64", number, query.CursorKeySize)
+		}
+		keys = append(keys, key)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, errors.New("--cursor-key-file: a line is too long")
+	}
+	cursors, err := query.NewCursors(keys...)
+	if err != nil {
+		return nil, fmt.Errorf("--cursor-key-file: %w", err)
+	}
+	return cursors, nil
+}
