@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kandev/plugin-host/contract"
+)
+
+// answer is what sample-plugin --json prints.
+type answer struct {
+	State   contract.State  `json:"state"`
+	Reason  contract.Reason `json:"reason"`
+	Message string          `json:"message"`
+	AuditID string          `json:"auditID"`
+	Local   bool            `json:"local"`
+	Task    struct {
+		ID    string `json:"id"`
+		Title string `json:"title"`
+	} `json:"task"`
+	Tasks []struct {
+		ID    string `json:"id"`
+		Title string `json:"title"`
+	} `json:"tasks"`
+	Workspaces []struct {
+		ID           string   `json:"id"`
+		State        string   `json:"state"`
+		Capabilities []string `json:"capabilities"`
+	} `json:"workspaces"`
+	Workspace   string    `json:"workspace"`
+	Hammering   bool      `json:"hammering"`
+	Writes      int       `json:"writes"`
+	LastSuccess time.Time `json:"lastSuccess"`
+	Denied      time.Time `json:"denied"`
+}
+
+func (a answer) outcome() string { return fmt.Sprintf("%s/%s", a.State, a.Reason) }
+
+// plugin runs the sample plugin once and shows what it was answered. Only an answer
+// of the Host counts: anything else is an error.
+func (w *world) plugin(ctx context.Context, args ...string) (answer, error) {
+	r, err := w.pluginQuietly(ctx, args...)
+	if err != nil {
+		return answer{}, err
+	}
+	w.show("sample-plugin "+strings.Join(w.shorten(args), " "), r.stdout+r.stderr)
+	return decode(r)
+}
+
+func (w *world) pluginQuietly(ctx context.Context, args ...string) (result, error) {
+	return execute(ctx, w.root, w.pluginEnv, filepath.Join(w.bin, "sample-plugin"), append(args, "--json")...)
+}
+
+// decode reads the one answer of a run.
+func decode(r result) (answer, error) {
+	const exitDenied = 3
+	if r.code != 0 && r.code != exitDenied {
+		return answer{}, fmt.Errorf("sample-plugin: exit code %d: %s", r.code, strings.TrimSpace(r.stderr))
+	}
+	var a answer
+	if err := json.Unmarshal([]byte(r.stdout), &a); err != nil {
+		return answer{}, fmt.Errorf("read what sample-plugin printed: %w", err)
+	}
+	return a, nil
+}
+
+// hammering is a plugin that writes without pause until it is denied.
+type hammering struct {
+	cmd  *exec.Cmd
+	last chan answer // the final answer; closed without one if there was none
+}
+
+// startHammer returns once the first write was done.
+func (w *world) startHammer(ctx context.Context, workspace, task string) (*hammering, error) {
+	args := []string{"hammer", "--workspace", workspace, "--task", task}
+	w.show("sample-plugin "+strings.Join(args, " ")+" &", "")
+	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "sample-plugin"), append(args, "--json")...) //nolint:gosec // our own binary
+	cmd.Env = append(os.Environ(), w.pluginEnv...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopGrace
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("read from sample-plugin: %w", err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start sample-plugin: %w", err)
+	}
+	h := &hammering{cmd: cmd, last: make(chan answer, 1)}
+	begun := make(chan struct{})
+	go func() {
+		defer close(h.last)
+		started := false
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			var a answer
+			if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+				continue // not an answer; its absence is what is told
+			}
+			if a.Hammering && !started {
+				started = true
+				close(begun)
+			} else if !a.Hammering {
+				h.last <- a
+				return
+			}
+		}
+	}()
+	select {
+	case <-begun:
+		return h, nil
+	case a := <-h.last:
+		return nil, errors.Join(fmt.Errorf("the hammer never wrote: %s: %s", a.outcome(), a.Message), cmd.Wait())
+	case <-time.After(patience):
+		return nil, errors.Join(errors.New("the hammer did not write in time"), cmd.Process.Kill(), cmd.Wait())
+	}
+}
+
+// end waits for the denial.
+func (h *hammering) end() (answer, error) {
+	select {
+	case a, ok := <-h.last:
+		err := h.cmd.Wait()
+		if !ok {
+			return answer{}, fmt.Errorf("the hammer ended without an answer: %w", err)
+		}
+		if err != nil {
+			return answer{}, fmt.Errorf("the hammer: %w", err)
+		}
+		return a, nil
+	case <-time.After(patience):
+		return answer{}, errors.Join(fmt.Errorf("the hammer was not denied in %v", patience), h.cmd.Process.Kill(), h.cmd.Wait())
+	}
+}

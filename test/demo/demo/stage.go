@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// stage prints the story.
+type stage struct {
+	out    io.Writer
+	began  time.Time
+	checks int
+}
+
+// title begins a step.
+func (s *stage) title(format string, args ...any) {
+	fmt.Fprintf(s.out, "\n=== %s\n", fmt.Sprintf(format, args...))
+}
+
+// say explains.
+func (s *stage) say(format string, args ...any) {
+	fmt.Fprintf(s.out, "    %s\n", fmt.Sprintf(format, args...))
+}
+
+// show prints a command and what it wrote.
+func (s *stage) show(command, output string) {
+	fmt.Fprintf(s.out, "  $ %s\n", command)
+	for line := range strings.Lines(strings.TrimRight(output, "\n")) {
+		fmt.Fprintf(s.out, "    %s\n", strings.TrimRight(line, "\n"))
+	}
+}
+
+// check says what was shown to hold, or fails with what was seen instead.
+func (s *stage) check(holds bool, claim string, seen any) error {
+	if !holds {
+		return fmt.Errorf("it is not so that %s; seen: %v", claim, seen)
+	}
+	s.checks++
+	fmt.Fprintf(s.out, "  ✓ %s\n", claim)
+	return nil
+}
