@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -26,7 +27,7 @@ func (m *measurement) compare(ctx context.Context, what string, inFlight int, ou
 		}
 	}
 	ratios := make([]float64, 0, m.pairs)
-	var rates [2][]float64
+	var rates, costs [2][]float64
 	for pair := range m.pairs {
 		var pairRates [2]float64
 		for i := range sides {
@@ -35,20 +36,32 @@ func (m *measurement) compare(ctx context.Context, what string, inFlight int, ou
 			if err != nil {
 				return 0, err
 			}
-			pairRates[at] = rate
-			rates[at] = append(rates[at], rate)
+			pairRates[at] = rate.perSecond
+			rates[at] = append(rates[at], rate.perSecond)
+			costs[at] = append(costs[at], rate.cpu)
 		}
 		ratios = append(ratios, pairRates[0]/pairRates[1])
 	}
 	ratio := median(ratios)
-	fmt.Printf("%s, %d in flight, %d pairs of %v: %s %.0f/s, %s %.0f/s, ratio %.3f (%.3f to %.3f)\n",
-		what, inFlight, m.pairs, m.slice, ours.name, median(rates[0]), theirs.name, median(rates[1]),
-		ratio, slices.Min(ratios), slices.Max(ratios))
+	fmt.Printf("%s, %d in flight, %d pairs of %v: %s %.0f/s and %.1f us CPU a call, %s %.0f/s and %.1f us, ratio %.3f (%.3f to %.3f)\n",
+		what, inFlight, m.pairs, m.slice, ours.name, median(rates[0]), median(costs[0]), theirs.name, median(rates[1]),
+		median(costs[1]), ratio, slices.Min(ratios), slices.Max(ratios))
 	return ratio, nil
 }
 
-// rate is the number of calls per second of one slice.
-func (m *measurement) rate(ctx context.Context, s side, inFlight int) (float64, error) {
+// rate is what one slice showed.
+type rate struct {
+	perSecond float64
+	// cpu is the CPU time of the whole process for one call, client included,
+	// in microseconds. What else the machine does moves it little.
+	cpu float64
+}
+
+func (m *measurement) rate(ctx context.Context, s side, inFlight int) (rate, error) {
+	cpu, err := cpuTime()
+	if err != nil {
+		return rate{}, err
+	}
 	var calls atomic.Int64
 	var failure atomic.Pointer[error]
 	var workers sync.WaitGroup
@@ -67,9 +80,24 @@ func (m *measurement) rate(ctx context.Context, s side, inFlight int) (float64, 
 	}
 	workers.Wait()
 	if err := failure.Load(); err != nil {
-		return 0, fmt.Errorf("%s: %w", s.name, *err)
+		return rate{}, fmt.Errorf("%s: %w", s.name, *err)
 	}
-	return float64(calls.Load()) / time.Since(start).Seconds(), nil
+	took := time.Since(start)
+	after, err := cpuTime()
+	if err != nil {
+		return rate{}, err
+	}
+	n := float64(calls.Load())
+	return rate{perSecond: n / took.Seconds(), cpu: float64((after - cpu).Nanoseconds()) / 1e3 / n}, nil
+}
+
+// cpuTime is the CPU time that this process has used.
+func cpuTime() (time.Duration, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, fmt.Errorf("read the CPU time: %w", err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
 }
 
 func median(values []float64) float64 {
