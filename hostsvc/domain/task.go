@@ -67,8 +67,9 @@ type Task struct {
 	ExternalID string
 	// Source says who created the task, see PluginSource.
 	Source string
-	// WIPAdmitted is false while the task waits for a slot of
-	// QueuedForStepID.
+	// WIPAdmitted tells whether the task holds a slot of the step where it
+	// stands. QueuedForStepID names the step whose slot it waits for, if any:
+	// its own when not admitted, another when it waits in a feeder.
 	WIPAdmitted     bool
 	QueuedForStepID string
 	QueuedAt        time.Time
