@@ -99,6 +99,16 @@ func (e Event) Rebuilt() Row {
 	return row
 }
 
+// Remaining is what stays of a row's hold when the row goes to this event: all
+// of it, unless it is the very hold that the event applied. Applied twice, it
+// would take away what the same act granted.
+func (e Event) Remaining(hold *Hold) *Hold {
+	if hold.Equal(e.Applied) {
+		return nil
+	}
+	return hold
+}
+
 // record is the digested form of an event: strings and numbers only, so that
 // it survives every encoding it travels through.
 type record struct {

@@ -125,6 +125,19 @@ func TestEvent_RebuildsTheRow(t *testing.T) {
 	}
 }
 
+func TestEvent_Remaining(t *testing.T) {
+	e := fullEvent(t)
+	same, spent := *e.Applied, *e.Applied
+	spent.Spent = false
+	if e.Remaining(&same) != nil || e.Remaining(nil) != nil || e.Remaining(&spent) != &spent {
+		t.Error("an event takes another hold than the one it applied")
+	}
+	e.Applied = nil
+	if e.Remaining(&same) != &same {
+		t.Error("an event without a hold takes one")
+	}
+}
+
 func TestEvent_Names(t *testing.T) {
 	e := fullEvent(t)
 	if e.Name() != "inst-1.ws-1.r5" || EventName(testKey, 6) != "inst-1.ws-1.r6" {

@@ -128,8 +128,9 @@ func (m *model) lead(c *controller) {
 	if newest == m.row.Revision {
 		return
 	}
-	row := m.events[newest].Rebuilt()
-	row.Starting, row.Hold = true, m.row.Hold
+	event := m.events[newest]
+	row := event.Rebuilt()
+	row.Starting, row.Hold = true, event.Remaining(m.row.Hold)
 	row.Seen = m.row.Seen.Later(row.Seen)
 	m.store(row)
 }

@@ -172,9 +172,7 @@ func (p *Pass) obey(ctx context.Context, term Term, row authority.Row) error {
 		return err
 	}
 	to := event.Rebuilt()
-	if row.Hold != nil && !row.Hold.Equal(event.Applied) {
-		to.Hold = row.Hold
-	}
+	to.Hold = event.Remaining(row.Hold)
 	// Compared with what the event has seen, not with what the row has seen
 	// since: the event may allow what a processed version took away.
 	for _, hold := range authority.Narrowings(to, reading.Intent, p.now()) {

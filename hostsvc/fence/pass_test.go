@@ -177,6 +177,38 @@ func TestI7_RevocationSurvivesTheKillAndTheSelfHeal(t *testing.T) {
 	}
 }
 
+// A crash between event and fence costs nothing of the act, also where it takes
+// away and grants at once, and whoever finds the event.
+func TestStart_ACrashBetweenEventAndFenceCostsNoGrant(t *testing.T) {
+	for name, listed := range map[string]bool{"found by the list": true, "found by the pass": false} {
+		t.Run(name, func(t *testing.T) {
+			m, c := leading(t, readTasks|writeTasks)
+			m.apply(m.spec(readTasks | sessions))
+			before(m, "created", func(c *controller) error { m.kill(c); return errCrashed })
+			if err := c.run(); !errors.Is(err, errCrashed) {
+				t.Fatal(err)
+			}
+			next := m.start("next")
+			if listed {
+				m.lead(next)
+				if m.row.Effective(m.now) != 0 || !m.row.Starting {
+					t.Errorf("effective before it was computed: %+v", m.row)
+				}
+			} else {
+				m.leaderEpoch++
+				next.term = Term{StoreEpoch: 1, LeaderEpoch: m.leaderEpoch}
+			}
+			if err := next.run(); err != nil {
+				t.Fatal(err)
+			}
+			if m.row.Effective(m.now) != readTasks|sessions || m.row.Act != m.events[2].Row.Act {
+				t.Errorf("row %+v", m.row)
+			}
+			m.converges()
+		})
+	}
+}
+
 // While a third party refuses events, power stays gone and nothing new is in
 // force; afterwards the revocation is in the history, whatever is applied.
 func TestPass_EventRefused(t *testing.T) {
