@@ -62,7 +62,8 @@ func (c cluster) runHost(t *testing.T) running {
 			"$(POD_NAMESPACE)", namespace, "=:8443", "="+r.address, "=:8081", "="+health,
 		).Replace(args[i])
 	}
-	cmd := exec.CommandContext(t.Context(), binary, append(args, "--kubeconfig="+c.kubeconfigOfHost(t, dir))...)
+	args = append(args, "--kubeconfig="+c.kubeconfigOfHost(t, dir), "--seed-file="+seedFile(t, dir))
+	cmd := exec.CommandContext(t.Context(), binary, args...)
 	log := &safeBuffer{}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -84,6 +85,20 @@ func (c cluster) runHost(t *testing.T) running {
 	})
 	waitReady(t, "http://"+health+"/readyz", log)
 	return r
+}
+
+// seedFile writes the one that docs/howto/install.md shows.
+func seedFile(t *testing.T, dir string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/howto/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "cat > seed.yaml <<EOF\n")
+	text, _, _ := strings.Cut(rest, "\nEOF\n")
+	path := filepath.Join(dir, "seed.yaml")
+	writeFile(t, path, []byte(text))
+	return path
 }
 
 func waitReady(t *testing.T, url string, log fmt.Stringer) {
