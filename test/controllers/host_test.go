@@ -225,7 +225,7 @@ func (h *host) client(config *rest.Config, options client.Options) (client.Clien
 			return h.around(beforeEvent, afterEvent, func() error { return c.Create(ctx, o, opts...) })
 		},
 		SubResourceApply: func(ctx context.Context, c client.Client, subresource string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-			if kind, ok := o.(interface{ GetKind() *string }); !ok || *kind.GetKind() != "PluginCapabilityApproval" {
+			if kind, ok := o.(interface{ GetKind() string }); !ok || kind.GetKind() != "PluginCapabilityApproval" {
 				if h.dead.Load() {
 					return errKilled
 				}

@@ -278,3 +278,11 @@ func kubectl(ctx context.Context, args ...string) string {
 }
 
 func fields(text string) []string { return strings.Fields(text) }
+
+// hashOf is the event's link in the chain, as contract.CanonicalDigest has it.
+func hashOf(e v1alpha1.PluginCapabilityApprovalEvent) string {
+	GinkgoHelper()
+	digest, err := contract.CanonicalDigest([]string{e.Spec.PreviousHash, e.Spec.DecisionDigest})
+	Expect(err).NotTo(HaveOccurred())
+	return digest.String()
+}
