@@ -108,7 +108,7 @@ func (l *leader) begin(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := l.store.FenceStart(ctx, term, event.Row); err != nil {
+		if err := l.store.FenceStart(ctx, term, event); err != nil {
 			return fmt.Errorf("take installation %s in workspace %s to revision %d: %w", key.InstallationID, key.WorkspaceID, revision, err)
 		}
 	}

@@ -19,8 +19,9 @@ type Store interface {
 	// refused from then on.
 	Lead(ctx context.Context) (fence.Term, error)
 	// FenceStart takes a row that is behind its newest event straight to it,
-	// under the mark Starting, creating it if need be. A hold of the row stays.
-	FenceStart(ctx context.Context, term fence.Term, to authority.Row) error
+	// under the mark Starting, creating it if need be. A hold of the row stays,
+	// unless the event applied it.
+	FenceStart(ctx context.Context, term fence.Term, event authority.Event) error
 	// Rows lists every row.
 	Rows(ctx context.Context) ([]authority.Row, error)
 	// RowsOfInstallation lists the rows of one installation, by workspace.

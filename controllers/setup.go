@@ -83,7 +83,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	passes, uninstalls := newRequests[authority.Key](), newRequests[string]()
 	installations := newRequests[reconcile.Request]()
 
-	approvals := newWatch(o.View, o.Store, objects, bound, o.Now, log.WithName("watch"))
+	approvals := newWatch(o.View, o.Store, objects, bound, log.WithName("watch"))
 	approvals.narrowed = passes.add
 	views := &feed{view: o.View, bindings: bound, log: log.WithName("view"), uninstalls: uninstalls}
 	if err := views.register(ctx, mgr.GetCache(), approvals); err != nil {

@@ -39,7 +39,6 @@ type watch struct {
 	ledger   fence.Ledger
 	cluster  *cluster
 	bindings *bindings
-	now      func() time.Time
 	log      logr.Logger
 	// narrowed is told each key whose row got a hold, or whose approval is gone.
 	narrowed func(authority.Key)
@@ -71,9 +70,9 @@ type version struct {
 	spec       *authority.Approval
 }
 
-func newWatch(v *view.View, ledger fence.Ledger, c *cluster, b *bindings, now func() time.Time, log logr.Logger) *watch {
+func newWatch(v *view.View, ledger fence.Ledger, c *cluster, b *bindings, log logr.Logger) *watch {
 	return &watch{
-		view: v, ledger: ledger, cluster: c, bindings: b, now: now, log: log,
+		view: v, ledger: ledger, cluster: c, bindings: b, log: log,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[view.Place](retryLeast, retryMost)),
 		objects: map[view.Place]*watched{}, handled: make(chan struct{}),
@@ -302,7 +301,7 @@ func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Pla
 	confirmed := row.Seen.UID == cur.uid
 	if !confirmed {
 		// Most versions of another object narrow nothing; those need no read.
-		if _, narrows := authority.Narrowing(row, before, after, w.now()); !narrows {
+		if _, narrows := authority.Narrowing(row, before, after); !narrows {
 			return false, nil
 		}
 		live, err := w.cluster.read(ctx, key)
@@ -322,7 +321,7 @@ func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Pla
 			before, after = nil, present
 		}
 	}
-	hold, narrows := authority.Narrowing(row, before, after, w.now())
+	hold, narrows := authority.Narrowing(row, before, after)
 	if !narrows {
 		return false, nil
 	}

@@ -129,6 +129,11 @@ func (e Envelope) checkGuard() *Refusal {
 		return missing("guard")
 	case e.Guard.Named == nil:
 		return nil
+	case e.Guard.ExpectNone:
+		return RefuseField(&contract.FieldError{
+			Field: "guard", Reason: contract.ReasonMalformedPrecondition,
+			Detail: "expects no transition and names one",
+		})
 	}
 	for _, id := range []struct{ field, value string }{
 		{"guard.pending_transition.pending_transition_id", e.Guard.Named.ID},

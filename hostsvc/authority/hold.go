@@ -83,7 +83,7 @@ func narrowsNothing(row *Row, next Hold) bool {
 // Where the object is another one than row.Seen.UID, the caller has confirmed
 // live that it, or its absence, is the present state: a lagging view would
 // else cost a fresh grant.
-func Narrowing(row Row, prev, cur *Approval, now time.Time) (Hold, bool) {
+func Narrowing(row Row, prev, cur *Approval) (Hold, bool) {
 	if cur != nil && row.Seen.UID == cur.UID && cur.Generation <= row.Seen.Generation {
 		return Hold{}, false
 	}
@@ -203,7 +203,7 @@ func unseen(row Row, in Intent) (Hold, bool) {
 
 // Narrowings lists the holds that a live reading demands of a row, in the
 // order in which they are to be merged. in.WatchedFrom must be set.
-func Narrowings(row Row, in Intent, now time.Time) []Hold {
+func Narrowings(row Row, in Intent) []Hold {
 	var holds []Hold
 	add := func(hold Hold, ok bool) {
 		if ok {
@@ -217,7 +217,7 @@ func Narrowings(row Row, in Intent, now time.Time) []Hold {
 		add(Loss(row, CauseWorkspaceRemoved))
 	}
 	// What the approval takes away is an act, whatever else is lost.
-	add(Narrowing(row, nil, in.Approval, now))
+	add(Narrowing(row, nil, in.Approval))
 	add(unseen(row, in))
 	if in.Installation != nil {
 		add(Shrunk(row, in.Policy.Allowed, CausePolicyChanged))

@@ -346,7 +346,7 @@ func TestHold_AnOldVersionHoldsNothing(t *testing.T) {
 	before := old
 	before.Generation, before.Revoked = 1, false
 	for _, prev := range []*Approval{nil, &before} {
-		if hold, ok := Narrowing(w.row, prev, &old, w.now); ok {
+		if hold, ok := Narrowing(w.row, prev, &old); ok {
 			t.Errorf("generation %d of %d holds %+v", old.Generation, w.row.Seen.Generation, hold)
 		}
 	}
@@ -372,7 +372,7 @@ func TestHold_RevokeAndHealBeforeAnyRevision(t *testing.T) {
 func TestHold_AHumansOutranksAMachines(t *testing.T) {
 	w := granted(t, readTasks|writeTasks)
 	w.manifest(digestOf(1))
-	for _, hold := range Narrowings(w.row, w.intent(), w.now) {
+	for _, hold := range Narrowings(w.row, w.intent()) {
 		w.hold(hold)
 	}
 	w.edit(func(a *Approval) { a.Revoked = true })
@@ -428,7 +428,7 @@ func TestUnseenChange(t *testing.T) {
 			w := granted(t, readTasks)
 			act := w.row.Act
 			c.setUp(w)
-			if holds := Narrowings(w.row, w.intent(), w.now); c.revoked && !w.row.Starting && len(holds) == 0 {
+			if holds := Narrowings(w.row, w.intent()); c.revoked && !w.row.Starting && len(holds) == 0 {
 				t.Error("not held")
 			}
 			w.settle()
@@ -506,7 +506,7 @@ func TestLosses(t *testing.T) {
 			w := granted(t, readTasks)
 			act := w.row.Act
 			c.lose(w)
-			for _, hold := range Narrowings(w.row, w.intent(), w.now) {
+			for _, hold := range Narrowings(w.row, w.intent()) {
 				w.hold(hold)
 			}
 			w.wantEffective(0)
@@ -550,7 +550,7 @@ func TestCompute_NarrowsWithoutAHold(t *testing.T) {
 				t.Errorf("computed %+v", out.Next)
 			}
 			var hold *Hold
-			for _, h := range Narrowings(w.row, w.intent(), w.now) {
+			for _, h := range Narrowings(w.row, w.intent()) {
 				hold = ptr(hold.Merge(h))
 			}
 			if hold == nil || hold.Cause != c.cause || hold.Granted != c.want && hold.State == StateActive {

@@ -233,7 +233,7 @@ func (w *world) handle(cur *Approval) {
 	if !confirmed {
 		return
 	}
-	if hold, ok := Narrowing(w.row, prev, cur, w.now); ok {
+	if hold, ok := Narrowing(w.row, prev, cur); ok {
 		w.hold(hold)
 	}
 }
@@ -312,7 +312,7 @@ func (w *world) pass() Outcome {
 			}
 		}
 	}
-	for _, hold := range Narrowings(w.row, in, w.now) {
+	for _, hold := range Narrowings(w.row, in) {
 		w.hold(hold)
 	}
 	w.names++
@@ -445,7 +445,7 @@ func (w *world) settled() {
 	if again.Changed || again.Next.Seen != row.Seen {
 		w.t.Fatalf("not steady: %+v", again.Next)
 	}
-	if holds := Narrowings(row, in, w.now); len(holds) != 0 {
+	if holds := Narrowings(row, in); len(holds) != 0 {
 		w.t.Fatalf("held again in a steady state: %+v on %+v", holds, row)
 	}
 	effective := row.Effective(w.now)

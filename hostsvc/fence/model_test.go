@@ -244,7 +244,7 @@ func (c *controller) handle() error {
 			confirmed = live != nil && live.UID == cur.UID || cur.UID == c.m.row.Seen.UID
 		}
 		if confirmed {
-			if hold, ok := authority.Narrowing(c.m.row, prev, cur, c.m.now); ok {
+			if hold, ok := authority.Narrowing(c.m.row, prev, cur); ok {
 				if _, err := c.Hold(context.Background(), testKey, hold); err != nil {
 					return err
 				}

@@ -70,10 +70,10 @@ func (p *Pass) round(ctx context.Context, term Term, key authority.Key) (row aut
 	if err != nil {
 		return row, false, err
 	}
-	now := p.now()
-	if row, err = p.hold(ctx, row, reading.Intent, now); err != nil {
+	if row, err = p.hold(ctx, row, reading.Intent); err != nil {
 		return row, false, err
 	}
+	now := p.now()
 	suffix, err := authority.NewActSuffix(p.Random)
 	if err != nil {
 		return row, false, err
@@ -118,8 +118,8 @@ func (p *Pass) read(ctx context.Context, key authority.Key) (Reading, error) {
 // hold writes what was read and allows less than the row, before anything
 // slower is tried. The row must not have got a revision meanwhile: what was
 // read may be older than that one, and no event may be made of the two.
-func (p *Pass) hold(ctx context.Context, row authority.Row, in authority.Intent, now time.Time) (authority.Row, error) {
-	for _, hold := range authority.Narrowings(row, in, now) {
+func (p *Pass) hold(ctx context.Context, row authority.Row, in authority.Intent) (authority.Row, error) {
+	for _, hold := range authority.Narrowings(row, in) {
 		held, err := p.Ledger.Hold(ctx, row.Key, hold)
 		if err != nil {
 			return row, fmt.Errorf("hold a narrowing: %w", err)
@@ -175,7 +175,7 @@ func (p *Pass) obey(ctx context.Context, term Term, row authority.Row) error {
 	to.Hold = event.Remaining(row.Hold)
 	// Compared with what the event has seen, not with what the row has seen
 	// since: the event may allow what a processed version took away.
-	for _, hold := range authority.Narrowings(to, reading.Intent, p.now()) {
+	for _, hold := range authority.Narrowings(to, reading.Intent) {
 		merged := to.Hold.Merge(hold)
 		to.Hold = &merged
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/domain"
@@ -93,6 +94,9 @@ func (c *Cursors) Seal(b Binding, p Position) (string, error) {
 
 // Open returns the position of a cursor, or ErrCursor.
 func (c *Cursors) Open(b Binding, cursor string) (Position, error) {
+	if strings.ContainsAny(cursor, "\r\n") {
+		return Position{}, ErrCursor // the decoder would skip them
+	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil {
 		return Position{}, ErrCursor

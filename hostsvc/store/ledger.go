@@ -36,10 +36,11 @@ func (s *Store) Fence(ctx context.Context, term fence.Term, from, to authority.R
 
 // FenceStart takes a row that is behind its newest event straight to it, for
 // the rebuild at the start of a term: nothing is effective until a fence that
-// was computed from live objects lifts the mark. A hold that is set stays, and
-// so does a later mark of what was seen. It does nothing when the row is not
-// behind.
-func (s *Store) FenceStart(ctx context.Context, term fence.Term, row authority.Row) error {
+// was computed from live objects lifts the mark. A hold that is set stays,
+// unless it is the very one that the event applied, and so does a later mark of
+// what was seen. It does nothing when the row is not behind.
+func (s *Store) FenceStart(ctx context.Context, term fence.Term, event authority.Event) error {
+	row := event.Rebuilt()
 	return s.run(ctx, workspaceLock(row.Key.WorkspaceID), true, func(t *tx) error {
 		if err := t.checkTerm(term); err != nil {
 			return err
@@ -50,7 +51,7 @@ func (s *Store) FenceStart(ctx context.Context, term fence.Term, row authority.R
 		}
 		next := row
 		next.Starting = true
-		next.Hold = current.Hold
+		next.Hold = event.Remaining(current.Hold)
 		next.Seen = current.Seen.Later(row.Seen)
 		return t.fence(next)
 	})
@@ -117,7 +118,8 @@ func processed(seen authority.Seen, hold authority.Hold) bool {
 	if hold.UID == "" || hold.UID != seen.UID {
 		return false
 	}
-	return seen.Generation >= hold.Generation || (seen.Gone && hold.Cause == authority.CauseApprovalDeleted)
+	return seen.Generation >= hold.Generation ||
+		(seen.Gone && hold.Cause == authority.CauseApprovalDeleted && seen.Generation+1 >= hold.Generation)
 }
 
 // heldData is what the audit says about a hold: what is still allowed, and on

@@ -164,7 +164,7 @@ func testDeposed(t *testing.T, d Database) {
 	to := activeRow(key("w"), 2)
 	w.wantErr("fence", w.Fence(t.Context(), old, row, to), fence.ErrDeposed)
 	w.wantErr("mark", w.MarkSeen(t.Context(), old, row, authority.Seen{UID: "approval-1", Generation: 9}), fence.ErrDeposed)
-	w.wantErr("start", w.FenceStart(t.Context(), old, to), fence.ErrDeposed)
+	w.wantErr("start", w.FenceStart(t.Context(), old, authority.Event{Row: to}), fence.ErrDeposed)
 	w.wantErr("another store epoch", w.Fence(t.Context(), fence.Term{StoreEpoch: 9, LeaderEpoch: term.LeaderEpoch}, row, to), fence.ErrDeposed)
 	if now := w.row("w"); !reflect.DeepEqual(now, row) {
 		t.Errorf("a deposed leader changed the row to %+v", now)
@@ -268,15 +268,15 @@ func testStarting(t *testing.T, d Database) {
 	w := open(t, d)
 	_, err := w.Hold(t.Context(), key("w"), revoked("approval-1", 9))
 	w.must(err)
-	w.must(w.FenceStart(t.Context(), w.term, activeRow(key("w"), 7)))
+	w.must(w.FenceStart(t.Context(), w.term, authority.Event{Row: activeRow(key("w"), 7)}))
 	row := w.row("w")
 	want := revoked("approval-1", 9)
 	if row.Revision != 7 || !row.Starting || !row.Hold.Equal(&want) || row.Effective(w.clock.Now()) != 0 {
 		t.Fatalf("the row started as %+v", row)
 	}
 	n := len(w.entries("w"))
-	w.must(w.FenceStart(t.Context(), w.term, activeRow(key("w"), 7)))
-	w.must(w.FenceStart(t.Context(), w.term, activeRow(key("w"), 6)))
+	w.must(w.FenceStart(t.Context(), w.term, authority.Event{Row: activeRow(key("w"), 7)}))
+	w.must(w.FenceStart(t.Context(), w.term, authority.Event{Row: activeRow(key("w"), 6)}))
 	if again := w.row("w"); !reflect.DeepEqual(again, row) || len(w.entries("w")) != n {
 		t.Errorf("starting again changed the row to %+v", again)
 	}
