@@ -52,6 +52,7 @@ type objectRef struct {
 // audiences is one text or a list of them (RFC 7519, 4.1.3).
 type audiences []string
 
+// UnmarshalJSON implements json.Unmarshaler.
 func (a *audiences) UnmarshalJSON(text []byte) error {
 	if len(text) > 0 && text[0] == '"' {
 		var one string

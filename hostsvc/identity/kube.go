@@ -20,7 +20,7 @@ import (
 const (
 	extraPodName      = "authentication.kubernetes.io/pod-name"
 	extraPodUID       = "authentication.kubernetes.io/pod-uid"
-	extraCredentialID = "authentication.kubernetes.io/credential-id" //nolint:gosec // a key, no credential
+	extraCredentialID = "authentication.kubernetes.io/credential-id"
 )
 
 // KubeReviewer reviews tokens by TokenReview. Its identity needs `create` on
@@ -36,11 +36,11 @@ func NewKubeReviewer(config *rest.Config) (*KubeReviewer, error) {
 	own := rest.CopyConfig(config)
 	own.QPS = -1
 	own.Timeout = askTimeout
-	client, err := authenticationclient.NewForConfig(own)
+	authentication, err := authenticationclient.NewForConfig(own)
 	if err != nil {
 		return nil, fmt.Errorf("create the client for token reviews: %w", err)
 	}
-	return &KubeReviewer{reviews: client.TokenReviews()}, nil
+	return &KubeReviewer{reviews: authentication.TokenReviews()}, nil
 }
 
 // Review implements Reviewer.

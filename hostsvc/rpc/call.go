@@ -21,8 +21,8 @@ import (
 
 // The two things that a caller without an identity is told.
 var (
-	errUnauthenticated = status.Error(codes.Unauthenticated, "a bearer token of a plugin's pod is required")
-	errNoIdentity      = status.Error(codes.Unavailable, "identities can't be checked now")
+	errUnauthenticated = status.Errorf(codes.Unauthenticated, "a bearer token of a plugin's pod is required")
+	errNoIdentity      = status.Errorf(codes.Unavailable, "identities can't be checked now")
 )
 
 // call is what the door knows of a call: who and what. It is made by enter and
@@ -131,7 +131,7 @@ func (d *door) stream(server any, stream grpc.ServerStream, info *grpc.StreamSer
 		return err
 	}
 	if guarded {
-		return status.Error(codes.Unimplemented, "the Host serves no streams")
+		return status.Errorf(codes.Unimplemented, "the Host serves no streams")
 	}
 	return handler(server, stream)
 }

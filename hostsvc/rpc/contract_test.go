@@ -318,6 +318,7 @@ func TestContractOrder(t *testing.T) {
 
 // in is the world for a subtest.
 func (w *world) in(t *testing.T) *world {
+	t.Helper()
 	sub := *w
 	sub.T = t
 	return &sub

@@ -131,7 +131,13 @@ func (texts shippedTexts) of(refusal *admission.Refusal) string {
 		return texts.unavailable
 	case contract.StateConflict:
 		return "exact read snapshot is stale; start a new query"
+	default:
+		return texts.ofField(refusal)
 	}
+}
+
+// ofField is the text for a request that is at fault itself.
+func (texts shippedTexts) ofField(refusal *admission.Refusal) string {
 	switch refusal.Field {
 	case "request_id", "workspace_id":
 		return texts.identifiers
@@ -157,5 +163,5 @@ const bothIdentifiers = "request_id and workspace_id are required bounded identi
 func denyText(reason contract.Reason) string { return strings.ToLower(string(reason)) }
 
 func milliseconds(d time.Duration) uint32 {
-	return uint32(min(max(d.Milliseconds(), 0), math.MaxUint32)) //nolint:gosec // bounded on both sides
+	return uint32(min(max(d.Milliseconds(), 0), math.MaxUint32))
 }

@@ -403,7 +403,7 @@ type buffer struct {
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.text.Write(p) //nolint:wrapcheck // never fails
+	return b.text.Write(p)
 }
 
 func (b *buffer) String() string {

@@ -65,6 +65,7 @@ func measureDecision(_ context.Context, m *measurement) error {
 	}
 	refused := 0
 	result := testing.Benchmark(func(b *testing.B) {
+		b.Helper()
 		b.ReportAllocs()
 		for range b.N {
 			if !authority.Decide(&row, v.Observe(row.Key), call, now).Allowed() {

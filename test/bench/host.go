@@ -193,8 +193,8 @@ func (b *bench) start(ctx context.Context, engine store.Engine, durable bool) (*
 	b.later(s.Close)
 	var receipts query.Receipts = noReceipts{}
 	if durable {
-		recorder := journal.NewRecorder(s, uuid.NewString(), time.Now)
-		b.later(func() error { return recorder.Close(context.Background()) })
+		recorder := journal.NewRecorder(s, uuid.NewString(), time.Now) //nolint:contextcheck // it lives longer than any call
+		b.later(func() error { return recorder.Close(context.WithoutCancel(ctx)) })
 		receipts = recorder
 	}
 	row, view := grant()
