@@ -96,7 +96,9 @@ type host struct {
 	view  *view.View
 
 	stop context.CancelFunc
-	done chan error
+	done chan struct{}
+	// failure is why the manager ended, once done is closed.
+	failure error
 
 	// killAt is the step at which this process dies, "" for never.
 	killAt atomic.Pointer[step]
@@ -178,7 +180,7 @@ func beside(other *host) *host {
 }
 
 func newHost(s *store.Store) *host {
-	return &host{store: s, view: view.New(authority.BuiltInPolicy()), done: make(chan error), killed: make(chan struct{})}
+	return &host{store: s, view: view.New(authority.BuiltInPolicy()), done: make(chan struct{}), killed: make(chan struct{})}
 }
 
 func run(h *host) {
@@ -196,10 +198,8 @@ func run(h *host) {
 		Store: &ledger{Store: h.store, host: h}, View: h.view, Policy: authority.BuiltInPolicy(),
 		Now: h.now, Random: rand.Reader, SweepEvery: time.Second,
 	})).To(Succeed())
-	var failure error
 	go func() {
-		failure = mgr.Start(ctx)
-		_ = failure
+		h.failure = mgr.Start(ctx)
 		close(h.done)
 	}()
 }

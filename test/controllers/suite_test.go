@@ -64,12 +64,17 @@ var _ = BeforeSuite(func() {
 	Expect(err).NotTo(HaveOccurred())
 	api = client.WithFieldValidation(plain, metav1.FieldValidationStrict)
 
+	// One server for all specs that need it.
+	var server *postgres.Server
 	startPostgres = sync.OnceValues(func() (*postgres.Server, error) {
-		server, err := postgres.Start(context.Background())
-		if err == nil {
-			DeferCleanup(server.Stop)
-		}
+		server, err = postgres.Start(context.Background())
 		return server, err
+	})
+	DeferCleanup(func() error {
+		if server == nil {
+			return nil
+		}
+		return server.Stop()
 	})
 })
 
