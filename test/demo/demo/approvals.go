@@ -22,16 +22,26 @@ func (w *world) installation(ctx context.Context) (*v1alpha1.PluginInstallation,
 		if err := w.api.Get(ctx, client.ObjectKey{Name: plugin}, &o); err != nil {
 			return false, "", fmt.Errorf("read the installation: %w", err)
 		}
-		ready := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady)
-		return o.Status.ObservedGeneration == o.Generation && ready != nil && ready.ObservedGeneration == o.Generation &&
-			ready.Status == metav1.ConditionTrue, describe(o.Status.Conditions), nil
+		ready := condition(o.Status.Conditions, v1alpha1.ConditionReady, o.Generation)
+		return o.Status.ObservedGeneration == o.Generation && ready.Status == metav1.ConditionTrue,
+			describe(o.Status.Conditions), nil
 	})
 	return &o, err
 }
 
-// settled waits until what is in force follows from the approval as it is now and
-// holds says so.
+// settled waits until what is in force follows from the approval as it is now, is
+// fenced, and holds says so.
 func (w *world) settled(
+	ctx context.Context, namespace, what string, holds func(*v1alpha1.PluginCapabilityApproval) bool,
+) (*v1alpha1.PluginCapabilityApproval, error) {
+	return w.observed(ctx, namespace, what, func(o *v1alpha1.PluginCapabilityApproval) bool {
+		return condition(o.Status.Conditions, v1alpha1.ConditionFenced, o.Generation).Status == metav1.ConditionTrue && holds(o)
+	})
+}
+
+// observed waits until the status speaks of the approval as it is now and holds says
+// so.
+func (w *world) observed(
 	ctx context.Context, namespace, what string, holds func(*v1alpha1.PluginCapabilityApproval) bool,
 ) (*v1alpha1.PluginCapabilityApproval, error) {
 	var o v1alpha1.PluginCapabilityApproval
@@ -39,9 +49,7 @@ func (w *world) settled(
 		if err := w.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: plugin}, &o); err != nil {
 			return false, "", fmt.Errorf("read the approval: %w", err)
 		}
-		fenced := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionFenced)
-		return o.Status.ObservedGeneration == o.Generation && fenced != nil && fenced.ObservedGeneration == o.Generation &&
-				fenced.Status == metav1.ConditionTrue && holds(&o),
+		return o.Status.ObservedGeneration == o.Generation && holds(&o),
 			fmt.Sprintf("state %s, revision %d, effective %s; %s",
 				o.Status.State, o.Status.Revision, o.Status.EffectiveSummary, describe(o.Status.Conditions)), nil
 	})

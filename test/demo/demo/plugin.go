@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,7 +53,7 @@ func (w *world) plugin(ctx context.Context, args ...string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	w.show("sample-plugin "+strings.Join(w.shorten(args), " "), r.stdout+r.stderr)
+	w.show("sample-plugin "+strings.Join(w.shorten(args), " "), r.stderr)
 	return decode(r)
 }
 
@@ -75,8 +76,9 @@ func decode(r result) (answer, error) {
 
 // hammering is a plugin that writes without pause until it is denied.
 type hammering struct {
-	cmd  *exec.Cmd
-	last chan answer // the final answer; closed without one if there was none
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	last   chan answer // the final answer; closed without one if there was none
 }
 
 // startHammer returns once the first write was done.
@@ -91,11 +93,11 @@ func (w *world) startHammer(ctx context.Context, workspace, task string) (*hamme
 	if err != nil {
 		return nil, fmt.Errorf("read from sample-plugin: %w", err)
 	}
-	cmd.Stderr = os.Stderr
+	h := &hammering{cmd: cmd, last: make(chan answer, 1)}
+	cmd.Stderr = &h.stderr
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start sample-plugin: %w", err)
 	}
-	h := &hammering{cmd: cmd, last: make(chan answer, 1)}
 	begun := make(chan struct{})
 	go func() {
 		defer close(h.last)
@@ -129,11 +131,8 @@ func (h *hammering) end() (answer, error) {
 	select {
 	case a, ok := <-h.last:
 		err := h.cmd.Wait()
-		if !ok {
-			return answer{}, fmt.Errorf("the hammer ended without an answer: %w", err)
-		}
-		if err != nil {
-			return answer{}, fmt.Errorf("the hammer: %w", err)
+		if !ok || err != nil {
+			return answer{}, errors.Join(fmt.Errorf("the hammer ended without a denial: %s", h.stderr.String()), err)
 		}
 		return a, nil
 	case <-time.After(patience):

@@ -16,7 +16,7 @@ type stage struct {
 
 // title begins a step.
 func (s *stage) title(format string, args ...any) {
-	fmt.Fprintf(s.out, "\n=== %s\n", fmt.Sprintf(format, args...))
+	fmt.Fprintf(s.out, "\n=== [%4.1f s] %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // say explains.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -224,6 +223,19 @@ func (s *story) upgrade(ctx context.Context) error {
 	if err := s.approvals(ctx); err != nil {
 		return err
 	}
+	if err := await(ctx, "the upgrade waits for a review", func() (bool, string, error) {
+		if err := s.api.Get(ctx, client.ObjectKey{Name: plugin}, s.installed); err != nil {
+			return false, "", fmt.Errorf("read the installation: %w", err)
+		}
+		c := condition(s.installed.Status.Conditions, v1alpha1.ConditionUpgradeReviewPending, s.installed.Generation)
+		return c.Status == metav1.ConditionTrue, describe(s.installed.Status.Conditions), nil
+	}); err != nil {
+		return err
+	}
+	if _, err := s.kube(ctx, "get", "pi", plugin, "-o",
+		`jsonpath={.status.conditions[?(@.type=="UpgradeReviewPending")].message}{"\n"}`); err != nil {
+		return err
+	}
 	if _, err := s.denied(ctx, missing, "the new capability doesn't work", "workspace", "--workspace", "team-a"); err != nil {
 		return err
 	}
@@ -372,13 +384,21 @@ func (s *story) reinstall(ctx context.Context) error {
 	if _, err := s.kube(ctx, "delete", "pi", plugin); err != nil {
 		return err
 	}
+	if _, err := s.settled(ctx, "team-a", "uninstalling has revoked", func(o *v1alpha1.PluginCapabilityApproval) bool {
+		return o.Status.State == v1alpha1.StateRevoked
+	}); err != nil {
+		return err
+	}
+	if err := s.approvals(ctx); err != nil {
+		return err
+	}
 	if err := await(ctx, "the token of an uninstalled plugin proves nothing", func() (bool, string, error) {
 		r, err := s.pluginQuietly(ctx, "context")
 		return strings.Contains(r.stderr, "does not accept the token"), r.stdout + r.stderr, err
 	}); err != nil {
 		return err
 	}
-	if err := s.check(true, "uninstalled: its token proves nothing any more", nil); err != nil {
+	if err := s.check(true, "uninstalling revoked what team-a had granted, and the plugin's token proves nothing any more", nil); err != nil {
 		return err
 	}
 	if err := s.apply(ctx, "test/demo/manifests/installation-v2.yaml"); err != nil {
@@ -397,9 +417,9 @@ func (s *story) reinstall(ctx context.Context) error {
 	if err := s.apply(ctx, s.git); err != nil {
 		return err
 	}
-	now, err := s.settled(ctx, "team-a", "the old approval was looked at", func(o *v1alpha1.PluginCapabilityApproval) bool {
-		return meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReviewRequired) &&
-			len(o.Status.EffectiveCapabilities) == 0
+	now, err := s.observed(ctx, "team-a", "the old approval was looked at", func(o *v1alpha1.PluginCapabilityApproval) bool {
+		review := condition(o.Status.Conditions, v1alpha1.ConditionReviewRequired, o.Generation)
+		return review.Reason == v1alpha1.ReasonInstallationMismatch
 	})
 	if err != nil {
 		return err
@@ -411,9 +431,9 @@ func (s *story) reinstall(ctx context.Context) error {
 		`jsonpath={.status.conditions[?(@.type=="ReviewRequired")].message}{"\n"}`); err != nil {
 		return err
 	}
-	review := condition(now.Status.Conditions, v1alpha1.ConditionReviewRequired, now.Generation)
-	if err := s.check(review.Reason == v1alpha1.ReasonInstallationMismatch,
-		"the old approval is about another installation, and says so", describe(now.Status.Conditions)); err != nil {
+	if err := s.check(len(now.Status.EffectiveCapabilities) == 0 && now.Status.State != v1alpha1.StateActive,
+		"the old approval is about another installation, says so, and grants nothing",
+		describe(now.Status.Conditions)); err != nil {
 		return err
 	}
 	if err := await(ctx, "the new installation is known", func() (bool, string, error) {

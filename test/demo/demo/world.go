@@ -153,12 +153,12 @@ func (w *world) kubeQuietly(ctx context.Context, args ...string) (string, error)
 	return r.stdout + r.stderr, nil
 }
 
-// shorten tells files of the demo's folder by their place in it, and quotes what a
+// shorten tells files of the demo's folder and of the tree by their place, and quotes what a
 // shell would not keep in one piece.
 func (w *world) shorten(args []string) []string {
 	short := make([]string, 0, len(args))
 	for _, arg := range args {
-		arg = strings.ReplaceAll(arg, w.dir.Path()+"/", "")
+		arg = strings.ReplaceAll(strings.ReplaceAll(arg, w.dir.Path()+"/", ""), w.root+"/", "")
 		if strings.ContainsAny(arg, " {}\"[]?*@()") {
 			arg = "'" + arg + "'"
 		}

@@ -67,7 +67,7 @@ func (a *arguments) register(flags *flag.FlagSet) {
 	flags.StringVar(&a.key, "key", "", "idempotency key of the write")
 	flags.StringVar(&a.title, "title", "", "title of the task")
 	flags.StringVar(&a.state, "state", "", "list: only tasks in this state; update: the new state")
-	flags.BoolVar(&a.json, "json", false, "print JSON, one object a line")
+	flags.BoolVar(&a.json, "json", false, "print JSON, one object a line, and the text for people to stderr")
 }
 
 func main() {
@@ -107,7 +107,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 
-	r := &report{out: stdout, json: a.json}
+	r := &report{people: stdout}
+	if a.json {
+		r.people, r.json = stderr, stdout
+	}
 	err := connectAndRun(ctx, cmd, a, r)
 	if err == nil {
 		return 0

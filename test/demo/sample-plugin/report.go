@@ -12,10 +12,10 @@ import (
 	"github.com/kandev/plugin-host/sdk"
 )
 
-// report prints what happened, for a person or as JSON.
+// report tells what happened: to people, and as JSON if that is wanted.
 type report struct {
-	out  io.Writer
-	json bool
+	people io.Writer
+	json   io.Writer // nil: not wanted
 }
 
 // line is one JSON object; what doesn't apply is left out.
@@ -54,15 +54,15 @@ type workspaceLine struct {
 }
 
 func (r *report) print(l line, format string, args ...any) {
-	if !r.json {
-		fmt.Fprintf(r.out, format+"\n", args...)
+	fmt.Fprintf(r.people, format+"\n", args...)
+	if r.json == nil {
 		return
 	}
 	text, err := json.Marshal(l)
 	if err != nil {
 		panic(err) // a struct of strings and numbers
 	}
-	fmt.Fprintf(r.out, "%s\n", text)
+	fmt.Fprintf(r.json, "%s\n", text)
 }
 
 func (r *report) refused(e *sdk.Error) {
