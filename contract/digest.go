@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -23,11 +24,98 @@ func CanonicalDigest(v any) (Digest, error) {
 	if err != nil {
 		return Digest{}, fmt.Errorf("encode for the canonical digest: %w", err)
 	}
+	if isCanonical(plain) {
+		return sha256.Sum256(plain), nil
+	}
 	canonical, err := jsoncanonicalizer.Transform(plain)
 	if err != nil {
 		return Digest{}, fmt.Errorf("canonicalise JSON: %w", err)
 	}
 	return sha256.Sum256(canonical), nil
+}
+
+// isCanonical tells, for an output of json.Marshal, whether RFC 8785 would leave
+// it as it is: an object whose members, at every depth, come in order, with
+// texts of plain ASCII and no number but a short whole one. It is on the path of
+// every command, where transforming costs several times as much; whatever it is
+// not sure of it leaves to the transformation.
+func isCanonical(text []byte) bool {
+	if len(text) == 0 || text[0] != '{' {
+		return false
+	}
+	// The last member's name of each open object, nil in an array and before
+	// the first member.
+	var names [16][]byte
+	var objects [16]bool
+	depth := 0
+	atName := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '{', '[':
+			if depth++; depth == len(names) {
+				return false
+			}
+			names[depth], objects[depth], atName = nil, c == '{', c == '{'
+		case '}', ']':
+			depth--
+		case ',':
+			atName = objects[depth]
+		case ':':
+			atName = false
+		case '"':
+			end := plainText(text, i+1)
+			if end < 0 {
+				return false
+			}
+			if name := text[i+1 : end]; atName {
+				if names[depth] != nil && bytes.Compare(names[depth], name) >= 0 {
+					return false
+				}
+				names[depth] = name
+			}
+			i = end
+		case '-':
+			return false
+		default:
+			if c >= '0' && c <= '9' {
+				end := shortNumber(text, i)
+				if end < 0 {
+					return false
+				}
+				i = end - 1
+			}
+		}
+	}
+	return true
+}
+
+// plainText returns the end of the string that begins at i, -1 where it has an
+// escape or anything but ASCII.
+func plainText(text []byte, i int) int {
+	for ; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return i
+		case c == '\\' || c < 0x20 || c >= 0x7f:
+			return -1
+		}
+	}
+	return -1
+}
+
+// shortNumber returns the end of the number that begins at i, -1 where it is not
+// whole or has more digits than every reader keeps.
+func shortNumber(text []byte, i int) int {
+	const digits = 15
+	for end := i; end < len(text); end++ {
+		switch c := text[end]; {
+		case c == ',' || c == '}' || c == ']':
+			return end
+		case c < '0' || c > '9' || end-i >= digits:
+			return -1
+		}
+	}
+	return -1
 }
 
 // ManifestDigestPrefix names the encoding of a manifest digest, so that a new

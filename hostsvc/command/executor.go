@@ -142,11 +142,11 @@ func (x *Executor) check(m admission.Method, env admission.Envelope, cmd Command
 		return contract.Digest{}, refusal
 	}
 	digest, err := contract.CanonicalDigest(struct {
+		Command   any              `json:"command"`
+		Guard     *admission.Guard `json:"guard"`
 		Method    string           `json:"method"`
 		Workspace string           `json:"workspace"`
-		Guard     *admission.Guard `json:"guard"`
-		Command   any              `json:"command"`
-	}{m.Name, env.WorkspaceID, env.Guard, cmd.Canonical()})
+	}{cmd.Canonical(), env.Guard, m.Name, env.WorkspaceID})
 	if err != nil {
 		return contract.Digest{}, admission.RefuseField(&contract.FieldError{
 			Field: "request", Reason: contract.ReasonMalformedPrecondition, Detail: "has no canonical form",

@@ -34,15 +34,16 @@ const (
 	EventTaskUpdated = "task.updated"
 )
 
-// CreateTask places a new task at the end of a step.
+// CreateTask places a new task at the end of a step. Its members, and those of
+// every command, are in the order of their names, which is the canonical one:
+// sorting them costs more than digesting them.
 type CreateTask struct {
 	Draft domain.TaskDraft
-	// ExpectedWorkflowVersion and ExpectedStepVersion are the resource
-	// versions of the placement's targets, ExpectedParentVersion that of the
-	// parent when the draft names one.
-	ExpectedWorkflowVersion string
-	ExpectedStepVersion     string
+	// ExpectedParentVersion is the resource version of the parent when the
+	// draft names one, the others are those of the placement's targets.
 	ExpectedParentVersion   string
+	ExpectedStepVersion     string
+	ExpectedWorkflowVersion string
 }
 
 // Check implements Command.
@@ -185,9 +186,9 @@ func (c CreateTask) ReadBack(tx Tx, targetID string) (any, error) { return readT
 
 // UpdateTask changes fields of a task.
 type UpdateTask struct {
-	TaskID          string
 	ExpectedVersion string
 	Patch           domain.TaskPatch
+	TaskID          string
 }
 
 // Check implements Command.

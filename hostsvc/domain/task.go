@@ -86,13 +86,13 @@ func PluginSource(installationID string) string { return "plugin:" + installatio
 
 // TaskDraft is what a caller names when it creates a task.
 type TaskDraft struct {
+	Description    string
+	ExternalID     string
+	ParentID       string
+	Priority       string
+	Title          string
 	WorkflowID     string
 	WorkflowStepID string
-	Title          string
-	Description    string
-	Priority       string
-	ParentID       string
-	ExternalID     string
 }
 
 // Check returns the first fault of the draft, with field names under prefix.
@@ -175,10 +175,10 @@ func NewTask(id, workspaceID, source string, d TaskDraft, p Placement, position 
 
 // TaskPatch names the fields an update changes; nil leaves a field alone.
 type TaskPatch struct {
-	Title       *string
 	Description *string
-	State       *string
 	Priority    *string
+	State       *string
+	Title       *string
 }
 
 // Empty tells whether the patch names no field.

@@ -158,7 +158,7 @@ func TestTaskPatch_Apply(t *testing.T) {
 		want  func(*Task) // nil: nothing changes
 	}{
 		{"the same title", base, TaskPatch{Title: ptr("t")}, nil},
-		{"all the same", base, TaskPatch{ptr("t"), ptr("d"), ptr("TODO"), ptr("low")}, nil},
+		{"all the same", base, TaskPatch{Title: ptr("t"), Description: ptr("d"), State: ptr("TODO"), Priority: ptr("low")}, nil},
 		{"title", base, TaskPatch{Title: ptr("u")}, func(t *Task) { t.Title = "u" }},
 		{"no description", base, TaskPatch{Description: ptr("")}, func(t *Task) { t.Description = "" }},
 		{"priority", base, TaskPatch{Priority: ptr("high")}, func(t *Task) { t.Priority = PriorityHigh }},
