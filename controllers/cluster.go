@@ -73,7 +73,11 @@ func (c *cluster) read(ctx context.Context, key authority.Key) (reading, error) 
 		return r, fmt.Errorf("read approval %s/%s: %w", namespace, name, err)
 	}
 	r.Intent.Approval = approvalOf(&approval)
-	if reportsFor(&approval, key, object != nil) {
+	reports, err := c.reportsFor(ctx, &approval, key, object != nil)
+	if err != nil {
+		return r, err
+	}
+	if reports {
 		r.Object = &fence.Object{
 			Namespace: approval.Namespace, Name: approval.Name,
 			UID: string(approval.UID), ResourceVersion: approval.ResourceVersion,
@@ -84,10 +88,14 @@ func (c *cluster) read(ctx context.Context, key authority.Key) (reading, error) 
 
 // reportsFor tells whether the status of an approval speaks of key: one object
 // can stand for several keys one after the other (a reinstall, a new label),
-// and two passes must not overwrite each other. The installation that is there
-// now comes first; of one that is gone, only what names it.
-func reportsFor(approval *v1alpha1.PluginCapabilityApproval, key authority.Key, installed bool) bool {
-	return approval.Spec.WorkspaceID == key.WorkspaceID && (installed || approval.Spec.InstallationID == key.InstallationID)
+// and two passes must not overwrite each other. The installation of that name
+// comes first; one that is gone has the word until there is another.
+func (c *cluster) reportsFor(ctx context.Context, approval *v1alpha1.PluginCapabilityApproval, key authority.Key, installed bool) (bool, error) {
+	if installed || approval.Spec.WorkspaceID != key.WorkspaceID {
+		return approval.Spec.WorkspaceID == key.WorkspaceID, nil
+	}
+	successor, err := c.installationNamed(ctx, approval.Spec.InstallationName)
+	return successor == nil && approval.Spec.InstallationID == key.InstallationID, err
 }
 
 // installation returns the name of an installation ID and its object, nil when

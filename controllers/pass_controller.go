@@ -55,15 +55,22 @@ func (r *passReconciler) Reconcile(ctx context.Context, key authority.Key) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("run a pass: %w", err)
 	}
-	r.mu.Lock()
-	last, known := r.revisions[key]
-	r.revisions[key] = result.Row.Revision
-	r.mu.Unlock()
-	if !known || last != result.Row.Revision {
+	if r.moved(result.Row) {
 		r.settled(key.InstallationID)
 	}
 	if result.Wake.IsZero() {
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{RequeueAfter: max(result.Wake.Sub(r.now()), time.Millisecond)}, nil
+}
+
+// moved tells whether a row is at another revision than this process saw last.
+func (r *passReconciler) moved(row authority.Row) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.revisions[row.Key] == row.Revision {
+		return false
+	}
+	r.revisions[row.Key] = row.Revision
+	return true
 }

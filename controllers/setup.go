@@ -226,10 +226,15 @@ func addInstallations(mgr manager.Manager, from *requests[reconcile.Request], r 
 		}
 		return o.GetNamespace() + "/" + o.GetName()
 	})
+	named := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		// metadata.name is spec.installationName, by the schema.
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetName()}}}
+	})
 	inside := by(indexServiceAccountNamespace, func(o client.Object) string { return o.GetName() })
 	return builder.ControllerManagedBy(mgr).Named("installation").
 		For(&v1alpha1.PluginInstallation{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.PluginInstallation{}, claimants, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.PluginCapabilityApproval{}, named, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(metadataOf("ServiceAccount"), claimants, builder.WithPredicates(identityMatters())).
 		WatchesMetadata(metadataOf("Namespace"), inside, builder.WithPredicates(namespaceMatters())).
 		WatchesRawSource(from.source()).

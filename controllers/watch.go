@@ -107,6 +107,13 @@ func (w *watch) observe(object any, deleted bool) {
 		seen.spec = nil
 	}
 	w.view.SetApproval(place, view.Approval{UID: seen.uid, Generation: seen.generation, Spec: seen.spec})
+	if seen.spec != nil {
+		if _, bound := w.view.Binding(seen.spec.WorkspaceID); !bound {
+			// The view can't place it without; the process that leads may have
+			// bound its workspace meanwhile.
+			defer w.queue.Add(place)
+		}
+	}
 	if status := approval.Status; status.InstallationID != "" && status.Revision > 0 {
 		key := authority.Key{InstallationID: status.InstallationID, WorkspaceID: approval.Spec.WorkspaceID}
 		w.view.SetRevision(key, uint64(status.Revision)) //nolint:gosec // positive
@@ -165,6 +172,10 @@ func (w *watch) handleNext(ctx context.Context) bool {
 		return false
 	}
 	defer w.queue.Done(place)
+	if err := w.findBinding(ctx, place); err != nil {
+		w.queue.AddRateLimited(place)
+		return true
+	}
 	for {
 		prev, cur, ok := w.next(place)
 		if !ok {
@@ -180,6 +191,21 @@ func (w *watch) handleNext(ctx context.Context) bool {
 		}
 		w.done(place, cur)
 	}
+}
+
+// findBinding looks up the binding that the view needs to place an approval.
+func (w *watch) findBinding(ctx context.Context, place view.Place) error {
+	w.mu.Lock()
+	var newest *authority.Approval
+	if object := w.objects[place]; object != nil {
+		newest = object.newest.spec
+	}
+	w.mu.Unlock()
+	if newest == nil {
+		return nil
+	}
+	_, _, err := w.bindings.lookUp(ctx, newest.WorkspaceID)
+	return err
 }
 
 func (w *watch) next(place view.Place) (prev, cur version, ok bool) {
@@ -242,11 +268,7 @@ func (w *watch) WatchedFrom(ctx context.Context, object fence.Object, generation
 // handle makes what a version takes away durable, in every row that it may
 // concern.
 func (w *watch) handle(ctx context.Context, place view.Place, prev, cur version) error {
-	keys, err := w.concerned(ctx, place, prev, cur)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
+	for _, key := range w.concerned(place, prev, cur) {
 		held, err := w.handleFor(ctx, key, place, prev, cur)
 		if err != nil {
 			return fmt.Errorf("handle generation %d for installation %s in workspace %s: %w",
@@ -261,7 +283,7 @@ func (w *watch) handle(ctx context.Context, place view.Place, prev, cur version)
 
 // concerned lists the keys that a version may concern: those it and the version
 // before name, and the one whose place it stands at.
-func (w *watch) concerned(ctx context.Context, place view.Place, prev, cur version) ([]authority.Key, error) {
+func (w *watch) concerned(place view.Place, prev, cur version) []authority.Key {
 	var keys []authority.Key
 	add := func(key authority.Key) {
 		if !slices.Contains(keys, key) {
@@ -269,20 +291,14 @@ func (w *watch) concerned(ctx context.Context, place view.Place, prev, cur versi
 		}
 	}
 	for _, v := range []version{prev, cur} {
-		if v.spec == nil {
-			continue
-		}
-		add(keyOf(v.spec))
-		// The binding of its workspace, which another process may have made, is
-		// what the view needs to place it.
-		if _, _, err := w.bindings.lookUp(ctx, v.spec.WorkspaceID); err != nil {
-			return nil, err
+		if v.spec != nil {
+			add(keyOf(v.spec))
 		}
 	}
 	if key, ok := w.view.KeyAt(place); ok {
 		add(key)
 	}
-	return keys, nil
+	return keys
 }
 
 // handleFor holds what cur takes away from one row. A version of the object

@@ -82,6 +82,15 @@ var _ = Describe("the steady state", func() {
 		gone.grant(ctx, readTasks)
 		Expect(api.Delete(ctx, gone.installation(ctx))).To(Succeed())
 		gone.settled(ctx, revoked)
+		again := newScene(ctx, readTasks)
+		again.grant(ctx, readTasks)
+		Expect(api.Delete(ctx, again.installation(ctx))).To(Succeed())
+		again.settled(ctx, revoked)
+		again.install(ctx, readTasks)
+		again.settled(ctx, func(g Gomega, o *approval) {
+			g.Expect(o.Status.InstallationID).NotTo(Equal(o.Spec.InstallationID))
+			g.Expect(why(o.Status.Conditions, v1alpha1.ConditionReady)).To(Equal(v1alpha1.ReasonInstallationMismatch))
+		})
 		for _, s := range []*scene{active, suspended, used, deleted} {
 			Eventually(func(g Gomega) {
 				workspaces := s.installation(ctx).Status.Workspaces
@@ -93,7 +102,7 @@ var _ = Describe("the steady state", func() {
 			}).Should(Succeed())
 		}
 		heads := func() (list []uint64) {
-			for _, s := range []*scene{active, suspended, used, pending, deleted, gone} {
+			for _, s := range []*scene{active, suspended, used, pending, deleted, gone, again} {
 				version, _, err := h.store.Head(ctx, s.workspace)
 				Expect(err).NotTo(HaveOccurred())
 				list = append(list, uint64(version))

@@ -154,6 +154,18 @@ var _ = Describe("PluginCapabilityApproval", func() {
 		Expect(o.Object).To(HaveKeyWithValue("status", HaveKeyWithValue("revision", int64(9007199254740993))))
 	})
 
+	It("I3: lets a revision begin anew for another installation only", func(ctx SpecContext) {
+		o := create(ctx, approval(newNamespace(ctx)))
+		first, second := uuid.NewString(), uuid.NewString()
+		Expect(editStatus(ctx, o, "status", document{"installationID": first, "revision": int64(5)})).To(Succeed())
+		const field, saying = "status.revision", "revision can't decrease or vanish"
+		Expect(editStatus(ctx, o, "status", document{"installationID": first, "revision": int64(4)})).To(beInvalid(field, saying))
+		Expect(editStatus(ctx, o, "status", document{"installationID": first})).To(beInvalid(field, saying))
+		Expect(editStatus(ctx, o, "status", document{"revision": int64(4)})).To(beInvalid(field, saying))
+		Expect(editStatus(ctx, o, "status", document{"installationID": second, "revision": int64(1)})).To(Succeed())
+		Expect(editStatus(ctx, o, "status", document{"installationID": second, "revision": int64(0)})).To(beInvalid(field, saying))
+	})
+
 	It("takes status through its subresource only", func(ctx SpecContext) {
 		o := create(ctx, with(approval(newNamespace(ctx)), "status.revision", int64(7)))
 		Expect(o.Object).NotTo(HaveKey("status"))
