@@ -52,7 +52,8 @@ func isCanonical(text []byte) bool {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; c {
 		case '{', '[':
-			if depth++; depth == len(names) {
+			depth++
+			if depth == len(names) {
 				return false
 			}
 			names[depth], objects[depth], atName = nil, c == '{', c == '{'
