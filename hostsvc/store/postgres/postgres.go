@@ -207,6 +207,9 @@ type transaction struct {
 	conn
 	pooled *pgxpool.Conn
 	cancel context.CancelFunc
+	// release and savepoint wait for the next writing statement, which they
+	// share a round trip with. COMMIT needs no release.
+	release, savepoint bool
 }
 
 // Begin implements store.Engine.
@@ -223,11 +226,23 @@ func (e *Engine) Begin(ctx context.Context, name string) (store.Transaction, err
 	if name != "" {
 		batch.Queue("SELECT pg_advisory_xact_lock($1)", lockKey(name))
 	}
-	if err := t.db.SendBatch(ctx, batch).Close(); err != nil {
+	if _, err := t.send(batch); err != nil {
 		t.Rollback()
 		return nil, fmt.Errorf("take the lock: %w", err)
 	}
 	return t, nil
+}
+
+// send runs statements in one round trip and returns the tag of the last. The
+// result of each is read: closing the batch alone would lose their errors.
+func (c *conn) send(batch *pgx.Batch) (tag pgconn.CommandTag, err error) {
+	results := c.db.SendBatch(c.ctx, batch)
+	for range batch.Len() {
+		if tag, err = results.Exec(); err != nil {
+			break
+		}
+	}
+	return tag, errors.Join(err, results.Close())
 }
 
 // lockKey is the number of a lock. Two names with one number only wait for
@@ -247,15 +262,39 @@ func (t *transaction) LockShared(name string) error {
 	return err
 }
 
-func (t *transaction) Savepoint() error { return t.run("SAVEPOINT command") }
+func (t *transaction) Savepoint() error {
+	t.savepoint = true
+	return nil
+}
 
-func (t *transaction) Release() error { return t.run("RELEASE SAVEPOINT command") }
+func (t *transaction) Release() error {
+	t.release = true
+	return nil
+}
+
+// Exec implements store.Conn.
+func (t *transaction) Exec(text string, args ...any) (int64, error) {
+	if !t.release && !t.savepoint {
+		return t.conn.Exec(text, args...)
+	}
+	batch := &pgx.Batch{}
+	if t.release {
+		batch.Queue("RELEASE SAVEPOINT command")
+	}
+	if t.savepoint {
+		batch.Queue("SAVEPOINT command")
+	}
+	batch.Queue(text, args...)
+	t.release, t.savepoint = false, false
+	tag, err := t.send(batch)
+	return tag.RowsAffected(), err
+}
 
 func (t *transaction) Undo() error {
 	if err := t.run("ROLLBACK TO SAVEPOINT command"); err != nil {
 		return err
 	}
-	return t.Release()
+	return t.run("RELEASE SAVEPOINT command")
 }
 
 // Alive: an error makes the transaction unusable until it is rolled back to a
@@ -296,6 +335,6 @@ func (t *transaction) end() {
 }
 
 func (t *transaction) run(text string) error {
-	_, err := t.Exec(text)
+	_, err := t.conn.Exec(text)
 	return err
 }

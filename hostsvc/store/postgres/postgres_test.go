@@ -95,3 +95,110 @@ func TestOpenNeverShowsTheConnectionString(t *testing.T) {
 		t.Errorf("a malformed connection string: %v", err)
 	}
 }
+
+// A second replica on the same database: locks, fences and terms hold across
+// both.
+func TestI5_AcrossReplicas(t *testing.T) { storetest.RunReplicas(t, fresh(start(t))) }
+
+// A connection that the server ends costs at most the command that it carried,
+// and the pool replaces it.
+func TestLostConnectionCommitsNothing(t *testing.T) {
+	s := start(t)
+	dsn, err := s.NewDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := open(t, dsn)
+	defer func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	setUp, err := engine.Begin(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(setUp.Script("CREATE TABLE kept (n bigint)"), setUp.Commit()); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := engine.Begin(t.Context(), "lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec("INSERT INTO kept (n) VALUES ($1)", int64(1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec("SELECT pg_terminate_backend(pg_backend_pid())"); err == nil {
+		t.Fatal("the connection ended itself and the statement succeeded")
+	}
+	if tx.Alive() {
+		t.Error("a transaction without a connection is alive")
+	}
+	if err := tx.Commit(); err == nil {
+		t.Error("committed without a connection")
+	}
+	// The lock went with the connection, and so did the write.
+	again, err := engine.Begin(t.Context(), "lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Rollback()
+	err = again.Query("SELECT n FROM kept", func(store.Row) error { return errors.New("the write is there") })
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever waits too long for a lock gives up, and nothing happened.
+func TestLockTimeout(t *testing.T) {
+	s := start(t)
+	dsn, err := s.NewDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := open(t, dsn)
+	defer func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	first, err := engine.Begin(t.Context(), "lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tx, err := engine.Begin(t.Context(), "other"); err != nil {
+		t.Errorf("another lock: %v", err)
+	} else {
+		tx.Rollback()
+	}
+	// The holder is kept busy: the server would end it for idling.
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			if _, err := first.Exec("SELECT pg_sleep(0.02)"); err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	if tx, err := engine.Begin(t.Context(), "lock"); err == nil {
+		t.Error("two transactions hold one lock")
+		tx.Rollback()
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	first.Rollback()
+	second, err := engine.Begin(t.Context(), "lock")
+	if err != nil {
+		t.Fatalf("the lock after its holder has ended: %v", err)
+	}
+	second.Rollback()
+}
