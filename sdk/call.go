@@ -178,7 +178,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return context.Cause(ctx) //nolint:wrapcheck // the caller wraps it
 	}
 }
 

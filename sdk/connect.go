@@ -29,7 +29,7 @@ const (
 	EnvCAFile = "KANDEV_PLUGIN_HOST_CA_FILE"
 	// EnvTokenFile names the variable with the path of the projected
 	// ServiceAccount token. Unset: DefaultTokenFile.
-	EnvTokenFile = "KANDEV_PLUGIN_TOKEN_FILE"
+	EnvTokenFile = "KANDEV_PLUGIN_TOKEN_FILE" //nolint:gosec // a name
 
 	// DefaultCAFile is where a pod has the CA.
 	DefaultCAFile = "/var/run/kandev/ca/ca.crt"

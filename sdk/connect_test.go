@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kandev/plugin-host/contract"
@@ -21,7 +22,7 @@ func newLog(w io.Writer) *slog.Logger {
 }
 
 func TestConnectReadsThePodsEnvironment(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{accepts: "first-token"}
 		here := start(t, p)
 		t.Setenv(sdk.EnvAddress, here.address)
@@ -38,7 +39,7 @@ func TestConnectReadsThePodsEnvironment(t *testing.T) {
 }
 
 func TestConnectNamesWhatIsMissing(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		here := start(t, &peer{})
 		other := filepath.Join(t.TempDir(), "other.crt")
 		if _, err := newCertificate(other); err != nil {
@@ -81,13 +82,13 @@ func TestConnectNamesWhatIsMissing(t *testing.T) {
 }
 
 func TestRotatedTokenIsUsedWithoutAFailure(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{accepts: "first-token"}
 		here := start(t, p)
 		host := here.connect(t, sdk.WithPollInterval(time.Hour))
 		here.project(t, "second-token")
 		p.set(func(p *peer) { p.accepts, p.tokens = "second-token", nil })
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if _, err := host.Context(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +101,7 @@ func TestRotatedTokenIsUsedWithoutAFailure(t *testing.T) {
 // Within the second in which the file isn't looked at, the Host's refusal is
 // what tells.
 func TestRefusedTokenIsReadAgainOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		script := &creations{answers: []*pluginv1.HostCommandResult{result(wireStates[contract.StateApplied], "")}}
 		p := &peer{accepts: "first-token", onCreate: script.answer}
 		here := start(t, p)
@@ -142,7 +143,7 @@ func TestRefusedTokenIsReadAgainOnce(t *testing.T) {
 }
 
 func TestTokenThatVanishesForAMomentIsKept(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{accepts: "first-token"}
 		here := start(t, p)
 		var log strings.Builder
@@ -150,7 +151,7 @@ func TestTokenThatVanishesForAMomentIsKept(t *testing.T) {
 		if err := os.Remove(here.tokenFile); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if _, err := host.Context(t.Context()); err != nil {
 			t.Error(err)
 		}

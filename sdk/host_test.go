@@ -16,7 +16,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -239,11 +238,8 @@ func newCertificate(caFile string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, os.WriteFile(caFile, text, 0o600)
 }
 
-// inBubble runs a test with time of its own.
-func inBubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, test)
-}
+// pass lets the bubble's clock run: it takes no time.
+func pass(d time.Duration) { <-time.After(d) }
 
 // result makes a command result as the wire has it.
 func result(s pluginv1.HostCommandStatus, reason contract.Reason) *pluginv1.HostCommandResult {

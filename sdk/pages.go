@@ -73,7 +73,6 @@ type fetchPage[T any] func(
 
 func pages[T any](ctx context.Context, h *Host, c call, options ListOptions, fetch fetchPage[T]) Pages[T] {
 	return func(yield func(Page[T], error) bool) {
-		//nolint:gosec // bounded
 		want := &pluginv1.ExactReadPage{Limit: int32(min(max(options.PageSize, 0), contract.MaxPageSize))}
 		for {
 			items, info, err := readPage(ctx, h, c, want, fetch)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/grpc/codes"
 
@@ -68,7 +69,7 @@ func collect(list sdk.Pages[*pluginv1.ExactTaskObservation]) (ids []string, err 
 }
 
 func TestListYieldsEveryItemOfOneSnapshot(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{t: t}
 		host := start(t, &peer{onTasks: s.list}).connect(t)
 		filter := &pluginv1.TaskFilter{States: []string{"TODO"}}
@@ -103,7 +104,7 @@ func TestListYieldsEveryItemOfOneSnapshot(t *testing.T) {
 }
 
 func TestPageSizeStaysInBounds(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{t: t}
 		host := start(t, &peer{onTasks: s.list}).connect(t)
 		for size, want := range map[int]int32{-3: 0, 0: 0, 7: 7, 1 << 40: contract.MaxPageSize} {
@@ -120,7 +121,7 @@ func TestPageSizeStaysInBounds(t *testing.T) {
 
 // A list whose snapshot is gone ends: what was yielded can't be taken back.
 func TestStaleListEndsAndIsStartedAgainByTheCaller(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{t: t}
 		s.spoil = func(page int, _ *pluginv1.ExactReadPageInfo) error {
 			if page != 1 || s.snapshots > 1 {
@@ -146,7 +147,7 @@ func TestStaleListEndsAndIsStartedAgainByTheCaller(t *testing.T) {
 }
 
 func TestUnavailablePageIsAskedForAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{t: t}
 		failed := false
 		s.spoil = func(page int, _ *pluginv1.ExactReadPageInfo) error {
@@ -173,7 +174,7 @@ func TestListThatBreaksItsPromiseEnds(t *testing.T) {
 		"same cursor":      func(i *pluginv1.ExactReadPageInfo) { i.NextCursor = "s1-2" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				s := &shelf{t: t, spoil: func(page int, info *pluginv1.ExactReadPageInfo) error {
 					if page == 1 {
 						spoil(info)
@@ -192,7 +193,7 @@ func TestListThatBreaksItsPromiseEnds(t *testing.T) {
 }
 
 func TestReadersOfEveryNamespace(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		info := &pluginv1.ExactReadPageInfo{SnapshotVersion: "s1", Receipt: &pluginv1.HostReadReceipt{}}
 		p := &peer{
 			onWorkspaces: func(r *pluginv1.ListWorkspacesExactRequest) (*pluginv1.ListWorkspacesExactResponse, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -20,7 +21,7 @@ func TestEveryReasonOfTheTable(t *testing.T) {
 	const boundary = 2 * time.Second
 	for _, row := range contract.Reasons() {
 		t.Run(string(row.Reason), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				refusal := result(wireStates[row.Parent], row.Reason)
 				if row.Retry == contract.RetryAfter {
 					refusal.RetryAfterMs = uint32(boundary / time.Millisecond)
@@ -72,7 +73,7 @@ func TestSuccessesCarryReadbackAndReceipt(t *testing.T) {
 		contract.StateApplied, contract.StateAlreadyApplied, contract.StateNoChange,
 	} {
 		t.Run(string(state), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				done := &pluginv1.HostCommandResult{
 					Status: wireStates[state], AuditId: "audit-1", ResultResourceVersion: "v9",
 					Receipt: &pluginv1.HostCommandReceipt{ReceiptId: "receipt-1"},
@@ -117,7 +118,7 @@ func TestUnknownResultValuesAreUnsupported(t *testing.T) {
 		"success, no readback":    {Result: result(applied, "")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				calls := 0
 				p := &peer{onCreate: func(
 					context.Context, *pluginv1.CreateTaskExactRequest,
@@ -142,45 +143,41 @@ func TestUnknownResultValuesAreUnsupported(t *testing.T) {
 // Host itself can't have answered.
 func TestFailedCallsAreReadByTheirDetail(t *testing.T) {
 	revoked := result(wireStates[contract.StateDenied], contract.ReasonCapabilityRevoked)
+	type details = []*pluginv1.HostCommandResult
 	for name, c := range map[string]struct {
-		fail   func(t *testing.T) error
-		state  contract.State
-		reason contract.Reason
-		sent   int
+		code    codes.Code
+		details details
+		state   contract.State
+		reason  contract.Reason
+		sent    int
 	}{
 		"detail beats code": {
-			func(t *testing.T) error { return fail(t, codes.Unavailable, revoked) },
-			contract.StateDenied, contract.ReasonCapabilityRevoked, 1,
+			codes.Unavailable, details{revoked}, contract.StateDenied, contract.ReasonCapabilityRevoked, 1,
 		},
 		"two details": {
-			func(t *testing.T) error { return fail(t, codes.PermissionDenied, revoked, revoked) },
+			codes.PermissionDenied, details{revoked, revoked},
 			contract.StateUnsupported, contract.ReasonUnknownResultValue, 1,
 		},
 		"detail of a success": {
-			func(t *testing.T) error {
-				return fail(t, codes.Internal, result(wireStates[contract.StateApplied], ""))
-			},
+			codes.Internal, details{result(wireStates[contract.StateApplied], "")},
 			contract.StateUnsupported, contract.ReasonUnknownResultValue, 1,
 		},
 		"no detail, denied": {
-			func(t *testing.T) error { return fail(t, codes.PermissionDenied) },
-			contract.StateUnsupported, contract.ReasonUnknownResultValue, 1,
+			codes.PermissionDenied, nil, contract.StateUnsupported, contract.ReasonUnknownResultValue, 1,
 		},
 		"no detail, unavailable": {
-			func(t *testing.T) error { return fail(t, codes.Unavailable) },
-			contract.StateUnavailable, contract.ReasonDependencyUnavailable, 3,
+			codes.Unavailable, nil, contract.StateUnavailable, contract.ReasonDependencyUnavailable, 3,
 		},
 		"method not served": {
-			func(t *testing.T) error { return fail(t, codes.Unimplemented) },
-			contract.StateUnsupported, contract.ReasonHostVersionUnsupported, 1,
+			codes.Unimplemented, nil, contract.StateUnsupported, contract.ReasonHostVersionUnsupported, 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				sent := 0
 				p := &peer{onGet: func(*pluginv1.GetTaskExactRequest) (*pluginv1.GetTaskExactResponse, error) {
 					sent++
-					return nil, c.fail(t)
+					return nil, fail(t, c.code, c.details...)
 				}}
 				_, _, err := start(t, p).connect(t, sdk.WithAttempts(3)).Tasks().Get(t.Context(), "team-a", "task-1")
 				answer, ok := errors.AsType[*sdk.Error](err)
@@ -193,7 +190,7 @@ func TestFailedCallsAreReadByTheirDetail(t *testing.T) {
 }
 
 func TestUnavailableIsRepeatedWithGrowingDelaysUntilItWorks(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		down := result(wireStates[contract.StateUnavailable], contract.ReasonDependencyUnavailable)
 		named := result(wireStates[contract.StateUnavailable], contract.ReasonDependencyUnavailable)
 		named.RetryAfterMs = 9000
@@ -205,12 +202,12 @@ func TestUnavailableIsRepeatedWithGrowingDelaysUntilItWorks(t *testing.T) {
 		if err != nil || got.State != contract.StateAlreadyApplied {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		for i, bounds := range [][2]time.Duration{
+		for i, bounds := range [][2]int64{
 			{50, 100}, {100, 200}, {200, 400}, {9000, 9000},
 		} {
 			wait := script.at[i+1].Sub(script.at[i])
-			if wait < bounds[0]*time.Millisecond || wait > bounds[1]*time.Millisecond {
-				t.Errorf("delay %d is %v, want %v to %v ms", i, wait, int64(bounds[0]), int64(bounds[1]))
+			if wait.Milliseconds() < bounds[0] || wait.Milliseconds() > bounds[1] {
+				t.Errorf("delay %d is %v, want %v ms", i, wait, bounds)
 			}
 		}
 	})
@@ -228,7 +225,7 @@ func TestWaitsThatLeadNowhereAreNotSatOut(t *testing.T) {
 		"unavailable for long":                  {contract.ReasonDependencyUnavailable, time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				refusal := result(wireStates[c.reason.Parent()], c.reason)
 				refusal.RetryAfterMs = uint32(c.after / time.Millisecond)
 				script := &creations{answers: []*pluginv1.HostCommandResult{refusal}}
@@ -256,7 +253,7 @@ func TestWaitsThatLeadNowhereAreNotSatOut(t *testing.T) {
 // An attempt that gets no answer is UNAVAILABLE: nobody knows whether it
 // committed, and the same key finds out.
 func TestSilenceIsRepeatedUnderTheSameKey(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		script := &creations{answers: []*pluginv1.HostCommandResult{result(wireStates[contract.StateAlreadyApplied], "")}}
 		silent := true
 		p := &peer{onCreate: func(
@@ -282,7 +279,7 @@ func TestSilenceIsRepeatedUnderTheSameKey(t *testing.T) {
 }
 
 func TestCallerThatGivesUpGetsItsOwnError(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		script := &creations{answers: []*pluginv1.HostCommandResult{
 			result(wireStates[contract.StateUnavailable], contract.ReasonDependencyUnavailable),
 		}}
@@ -328,7 +325,7 @@ func TestStaleRevisionMakesANewRequest(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				script := &creations{answers: c.answers}
 				p := &peer{onCreate: script.answer}
 				host := start(t, p).connect(t, sdk.WithPollInterval(time.Hour))
@@ -359,7 +356,7 @@ func TestStaleRevisionMakesANewRequest(t *testing.T) {
 
 // The context may say, when it is fetched anew, that nothing is left to ask.
 func TestStaleRevisionWithoutApprovalEndsLocally(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		script := &creations{answers: []*pluginv1.HostCommandResult{
 			result(wireStates[contract.StateDenied], contract.ReasonStaleCapabilityRevision),
 		}}
@@ -392,7 +389,7 @@ func TestWritesAreCheckedBeforeTheyAreSent(t *testing.T) {
 		"no workspace": {"", sdk.NewOperation("k", sdk.ExpectNone()), "workspace_id", contract.ReasonMissingExactField},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				script := &creations{answers: []*pluginv1.HostCommandResult{result(wireStates[contract.StateApplied], "")}}
 				host := start(t, &peer{onCreate: script.answer}).connect(t)
 				_, err := host.Tasks().Create(t.Context(), c.workspaceID, c.op, aTask)
@@ -410,7 +407,7 @@ func TestWritesAreCheckedBeforeTheyAreSent(t *testing.T) {
 }
 
 func TestGuardAndProvenanceTravel(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var got *pluginv1.UpdateTaskExactRequest
 		p := &peer{onUpdate: func(r *pluginv1.UpdateTaskExactRequest) (*pluginv1.UpdateTaskExactResponse, error) {
 			got = r

@@ -17,7 +17,7 @@ import (
 )
 
 func TestConnectLearnsTheStandingBeforeAnyCall(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{}
 		host := start(t, p).connect(t)
 		if p.contexts != 1 {
@@ -36,7 +36,7 @@ func TestConnectLearnsTheStandingBeforeAnyCall(t *testing.T) {
 }
 
 func TestConnectWaitsForAHostThatIsStarting(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{down: status.Error(codes.Unavailable, "starting")}
 		time.AfterFunc(2*time.Second, func() { p.set(func(p *peer) { p.down = nil }) })
 		start(t, p).connect(t)
@@ -48,7 +48,7 @@ func TestConnectWaitsForAHostThatIsStarting(t *testing.T) {
 
 func TestConnectRefusesAnOlderContract(t *testing.T) {
 	for _, version := range []string{"", "1", "two"} {
-		inBubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			p := &peer{standing: &pluginv1.GetCapabilityContextResponse{ContractVersion: version}}
 			_, err := start(t, p).try(t)
 			answer, ok := errors.AsType[*sdk.Error](err)
@@ -57,7 +57,7 @@ func TestConnectRefusesAnOlderContract(t *testing.T) {
 			}
 		})
 	}
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		start(t, &peer{standing: &pluginv1.GetCapabilityContextResponse{ContractVersion: "10"}}).connect(t)
 	})
 }
@@ -67,7 +67,7 @@ func TestDeniedCapabilityIsParkedUntilTheContextChanges(t *testing.T) {
 		contract.ReasonMissingCapabilityApproval, contract.ReasonCapabilityRevoked, contract.ReasonHumanReserved,
 	} {
 		t.Run(string(reason), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				script := &creations{answers: []*pluginv1.HostCommandResult{
 					result(wireStates[contract.StateDenied], reason), result(wireStates[contract.StateApplied], ""),
 				}}
@@ -103,7 +103,7 @@ func TestDeniedCapabilityIsParkedUntilTheContextChanges(t *testing.T) {
 				woken := make(chan error, 1)
 				go func() { woken <- host.Wait(t.Context(), "team-a", contract.WriteTasks) }()
 				// Polls that bring nothing new don't wake.
-				time.Sleep(35 * time.Second)
+				pass(35 * time.Second)
 				synctest.Wait()
 				select {
 				case err := <-woken:
@@ -131,7 +131,7 @@ func TestDeniedCapabilityIsParkedUntilTheContextChanges(t *testing.T) {
 // A denial that overtakes a grant must not park the caller on the context that
 // came with the grant: nothing would ever wake it.
 func TestDenialOlderThanTheContextParksNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		script := &creations{answers: []*pluginv1.HostCommandResult{
 			result(wireStates[contract.StateDenied], contract.ReasonMissingCapabilityApproval),
 			result(wireStates[contract.StateApplied], ""),
@@ -166,7 +166,7 @@ func TestDenialOlderThanTheContextParksNothing(t *testing.T) {
 }
 
 func TestAgentsDenialParksNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		script := &creations{answers: []*pluginv1.HostCommandResult{
 			result(wireStates[contract.StateDenied], contract.ReasonProvenanceRejected),
 			result(wireStates[contract.StateApplied], ""),
@@ -184,7 +184,7 @@ func TestAgentsDenialParksNothing(t *testing.T) {
 
 // A writer must state a revision. Where none is known there is nothing to send.
 func TestWriterWithoutApprovalIsDeniedLocally(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		script := &creations{answers: []*pluginv1.HostCommandResult{result(wireStates[contract.StateApplied], "")}}
 		p := &peer{
 			onCreate: script.answer,
@@ -210,7 +210,7 @@ func TestWriterWithoutApprovalIsDeniedLocally(t *testing.T) {
 }
 
 func TestWaitEnds(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{standing: &pluginv1.GetCapabilityContextResponse{ContractVersion: contract.ContractVersion}}
 		host, err := start(t, p).try(t)
 		if err != nil {
@@ -238,19 +238,19 @@ func TestWaitEnds(t *testing.T) {
 
 // A poll that fails leaves everything as it was.
 func TestPollSurvivesAnOutage(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{}
 		var log strings.Builder
 		host := start(t, p).connect(t, sdk.WithLogger(newLog(&log)))
 		p.set(func(p *peer) { p.down = status.Error(codes.Unavailable, "gone") })
-		time.Sleep(12 * time.Second)
+		pass(12 * time.Second)
 		synctest.Wait()
 		if n := strings.Count(log.String(), "could not be polled"); n != 2 {
 			t.Errorf("two polls failed, %d were told:\n%s", n, log.String())
 		}
 		p.set(func(p *peer) { p.down = nil })
 		p.grant("team-a", 9, contract.WriteTasks)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		synctest.Wait()
 		script := &creations{answers: []*pluginv1.HostCommandResult{result(wireStates[contract.StateApplied], "")}}
 		p.onCreate = script.answer

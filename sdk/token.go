@@ -100,6 +100,7 @@ func (t *tokenFile) unchanged(info os.FileInfo) bool {
 // bearer sends one token with one call.
 type bearer string
 
+// GetRequestMetadata implements credentials.PerRPCCredentials.
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	if b == "" {
 		return nil, errors.New("no token")

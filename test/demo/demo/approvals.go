@@ -29,12 +29,12 @@ func (w *world) installation(ctx context.Context) (*v1alpha1.PluginInstallation,
 	return &o, err
 }
 
-// settled waits until what is in force follows from the approval as it is now, is
+// settled waits until what is in force follows from team-a's approval as it is now, is
 // fenced, and holds says so.
 func (w *world) settled(
-	ctx context.Context, namespace, what string, holds func(*v1alpha1.PluginCapabilityApproval) bool,
+	ctx context.Context, what string, holds func(*v1alpha1.PluginCapabilityApproval) bool,
 ) (*v1alpha1.PluginCapabilityApproval, error) {
-	return w.observed(ctx, namespace, what, func(o *v1alpha1.PluginCapabilityApproval) bool {
+	return w.observed(ctx, what, func(o *v1alpha1.PluginCapabilityApproval) bool {
 		return condition(o.Status.Conditions, v1alpha1.ConditionFenced, o.Generation).Status == metav1.ConditionTrue && holds(o)
 	})
 }
@@ -42,11 +42,11 @@ func (w *world) settled(
 // observed waits until the status speaks of the approval as it is now and holds says
 // so.
 func (w *world) observed(
-	ctx context.Context, namespace, what string, holds func(*v1alpha1.PluginCapabilityApproval) bool,
+	ctx context.Context, what string, holds func(*v1alpha1.PluginCapabilityApproval) bool,
 ) (*v1alpha1.PluginCapabilityApproval, error) {
 	var o v1alpha1.PluginCapabilityApproval
 	err := await(ctx, what, func() (bool, string, error) {
-		if err := w.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: plugin}, &o); err != nil {
+		if err := w.api.Get(ctx, client.ObjectKey{Namespace: "team-a", Name: plugin}, &o); err != nil {
 			return false, "", fmt.Errorf("read the approval: %w", err)
 		}
 		return o.Status.ObservedGeneration == o.Generation && holds(&o),
@@ -111,8 +111,7 @@ func (w *world) commit(name string, spec v1alpha1.PluginCapabilityApprovalSpec) 
 
 // apply applies a manifest as a GitOps tool does: as it stands, whoever else wrote.
 func (w *world) apply(ctx context.Context, path string) error {
-	_, err := w.kube(ctx, "apply", "--server-side", "--force-conflicts", "-f", path)
-	return err
+	return w.kube(ctx, "apply", "--server-side", "--force-conflicts", "-f", path)
 }
 
 // watchRevocation tells the instant at which the API server showed the approval as

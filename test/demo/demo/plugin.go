@@ -85,7 +85,7 @@ type hammering struct {
 func (w *world) startHammer(ctx context.Context, workspace, task string) (*hammering, error) {
 	args := []string{"hammer", "--workspace", workspace, "--task", task}
 	w.show("sample-plugin "+strings.Join(args, " ")+" &", "")
-	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "sample-plugin"), append(args, "--json")...) //nolint:gosec // our own binary
+	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "sample-plugin"), append(args, "--json")...)
 	cmd.Env = append(os.Environ(), w.pluginEnv...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopGrace

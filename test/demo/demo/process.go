@@ -39,7 +39,7 @@ func spawn(dir, binary string, args ...string) (*process, error) {
 		return nil, fmt.Errorf("create the log of %s: %w", name, err)
 	}
 	defer func() { _ = log.Close() }()    // the child has its own handle
-	p.cmd = exec.Command(binary, args...) //nolint:gosec,noctx // our own binary; stop ends it
+	p.cmd = exec.Command(binary, args...) // stop ends it
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s (`make build` builds it): %w", name, err)
@@ -96,7 +96,7 @@ type result struct {
 
 // execute runs a command to its end. Only what kept it from running is an error.
 func execute(ctx context.Context, dir string, env []string, binary string, args ...string) (result, error) {
-	cmd := exec.CommandContext(ctx, binary, args...) //nolint:gosec // kubectl and our own binaries
+	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopGrace

@@ -91,8 +91,7 @@ func (s *story) works(ctx context.Context, claim string, args ...string) (answer
 }
 
 func (s *story) approvals(ctx context.Context) error {
-	_, err := s.kube(ctx, "get", "pca", "-A")
-	return err
+	return s.kube(ctx, "get", "pca", "-A")
 }
 
 func (s *story) nothingGranted(ctx context.Context) error {
@@ -103,7 +102,7 @@ func (s *story) nothingGranted(ctx context.Context) error {
 	if s.installed, err = s.installation(ctx); err != nil {
 		return err
 	}
-	if _, err := s.kube(ctx, "get", "pi", "-o", "wide"); err != nil {
+	if err := s.kube(ctx, "get", "pi", "-o", "wide"); err != nil {
 		return err
 	}
 	// The Host learns of the new installation through its watch.
@@ -140,7 +139,7 @@ func (s *story) grant(ctx context.Context) error {
 	if err := s.apply(ctx, s.git); err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, "team-a", "the grant is in force", inForce("3/3")); err != nil {
+	if _, err := s.settled(ctx, "the grant is in force", inForce("3/3")); err != nil {
 		return err
 	}
 	if err := s.approvals(ctx); err != nil {
@@ -194,7 +193,7 @@ func (s *story) write(ctx context.Context, before int) error {
 }
 
 func (s *story) otherWorkspace(ctx context.Context) error {
-	real, err := s.denied(ctx, missing, "team-b is another human's to grant", "list", "--workspace", "team-b")
+	known, err := s.denied(ctx, missing, "team-b is another human's to grant", "list", "--workspace", "team-b")
 	if err != nil {
 		return err
 	}
@@ -202,10 +201,10 @@ func (s *story) otherWorkspace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	real.AuditID, absent.AuditID = "", ""
-	return s.check(fmt.Sprint(real) == fmt.Sprint(absent),
+	known.AuditID, absent.AuditID = "", ""
+	return s.check(fmt.Sprint(known) == fmt.Sprint(absent),
 		"but for the audit ID the two answers are the same: the plugin can't tell whether team-b exists",
-		fmt.Sprint(real, absent))
+		fmt.Sprint(known, absent))
 }
 
 func (s *story) upgrade(ctx context.Context) error {
@@ -216,7 +215,7 @@ func (s *story) upgrade(ctx context.Context) error {
 	if s.installed, err = s.installation(ctx); err != nil {
 		return err
 	}
-	was, err := s.settled(ctx, "team-a", "the upgrade is in force with the old grant", inForce("3/4"))
+	was, err := s.settled(ctx, "the upgrade is in force with the old grant", inForce("3/4"))
 	if err != nil {
 		return err
 	}
@@ -232,7 +231,7 @@ func (s *story) upgrade(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if _, err := s.kube(ctx, "get", "pi", plugin, "-o",
+	if err := s.kube(ctx, "get", "pi", plugin, "-o",
 		`jsonpath={.status.conditions[?(@.type=="UpgradeReviewPending")].message}{"\n"}`); err != nil {
 		return err
 	}
@@ -253,11 +252,11 @@ func (s *story) upgrade(ctx context.Context) error {
 	if err := s.apply(ctx, hasty); err != nil {
 		return err
 	}
-	now, err := s.settled(ctx, "team-a", "the edit was looked at", inForce("3/4"))
+	now, err := s.settled(ctx, "the edit was looked at", inForce("3/4"))
 	if err != nil {
 		return err
 	}
-	if _, err := s.kube(ctx, "get", "pca", "-n", "team-a", plugin, "-o",
+	if err := s.kube(ctx, "get", "pca", "-n", "team-a", plugin, "-o",
 		`jsonpath={.status.inactiveCapabilities}{"\n"}{.status.conditions[?(@.type=="ReviewRequired")].message}{"\n"}`); err != nil {
 		return err
 	}
@@ -280,7 +279,7 @@ func (s *story) upgrade(ctx context.Context) error {
 	if err := s.apply(ctx, s.git); err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, "team-a", "the new grant is in force", inForce("4/4")); err != nil {
+	if _, err := s.settled(ctx, "the new grant is in force", inForce("4/4")); err != nil {
 		return err
 	}
 	_, err = s.works(ctx, "now it works", "workspace", "--workspace", "team-a")
@@ -299,7 +298,7 @@ func (s *story) revoke(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.kube(ctx, "patch", "pca", plugin, "-n", "team-a", "--type=merge", "-p",
+	err = s.kube(ctx, "patch", "pca", plugin, "-n", "team-a", "--type=merge", "-p",
 		`{"spec":{"state":"Revoked","changedBy":"grace@example.com","reason":"Incident 42."}}`)
 	if err != nil {
 		return errors.Join(err, hammer.cmd.Process.Kill())
@@ -320,7 +319,7 @@ func (s *story) revoke(ctx context.Context) error {
 		"the next write was denied at once: "+revoked, last.outcome()+": "+last.Message); err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, "team-a", "the revocation is fenced", func(o *v1alpha1.PluginCapabilityApproval) bool {
+	if _, err := s.settled(ctx, "the revocation is fenced", func(o *v1alpha1.PluginCapabilityApproval) bool {
 		return o.Status.State == v1alpha1.StateRevoked
 	}); err != nil {
 		return err
@@ -340,17 +339,17 @@ func (s *story) applyAgain(ctx context.Context) error {
 	if err := s.apply(ctx, s.git); err != nil {
 		return err
 	}
-	now, err := s.settled(ctx, "team-a", "the old manifest was looked at", func(o *v1alpha1.PluginCapabilityApproval) bool {
+	now, err := s.settled(ctx, "the old manifest was looked at", func(o *v1alpha1.PluginCapabilityApproval) bool {
 		return o.Spec.State == v1alpha1.StateActive &&
 			condition(o.Status.Conditions, v1alpha1.ConditionReviewRequired, o.Generation).Status == metav1.ConditionTrue
 	})
 	if err != nil {
 		return err
 	}
-	if _, err := s.kube(ctx, "get", "pca", "-n", "team-a", "-o", "wide"); err != nil {
+	if err := s.kube(ctx, "get", "pca", "-n", "team-a", "-o", "wide"); err != nil {
 		return err
 	}
-	if _, err := s.kube(ctx, "get", "pca", "-n", "team-a", plugin, "-o",
+	if err := s.kube(ctx, "get", "pca", "-n", "team-a", plugin, "-o",
 		`jsonpath={.status.conditions[?(@.type=="ReviewRequired")].message}{"\n"}`); err != nil {
 		return err
 	}
@@ -373,7 +372,7 @@ func (s *story) applyAgain(ctx context.Context) error {
 	if err := s.apply(ctx, s.git); err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, "team-a", "the new grant is in force", inForce("4/4")); err != nil {
+	if _, err := s.settled(ctx, "the new grant is in force", inForce("4/4")); err != nil {
 		return err
 	}
 	_, err = s.works(ctx, "now it works again", "list", "--workspace", "team-a")
@@ -381,10 +380,10 @@ func (s *story) applyAgain(ctx context.Context) error {
 }
 
 func (s *story) reinstall(ctx context.Context) error {
-	if _, err := s.kube(ctx, "delete", "pi", plugin); err != nil {
+	if err := s.kube(ctx, "delete", "pi", plugin); err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, "team-a", "uninstalling has revoked", func(o *v1alpha1.PluginCapabilityApproval) bool {
+	if _, err := s.settled(ctx, "uninstalling has revoked", func(o *v1alpha1.PluginCapabilityApproval) bool {
 		return o.Status.State == v1alpha1.StateRevoked
 	}); err != nil {
 		return err
@@ -417,7 +416,7 @@ func (s *story) reinstall(ctx context.Context) error {
 	if err := s.apply(ctx, s.git); err != nil {
 		return err
 	}
-	now, err := s.observed(ctx, "team-a", "the old approval was looked at", func(o *v1alpha1.PluginCapabilityApproval) bool {
+	now, err := s.observed(ctx, "the old approval was looked at", func(o *v1alpha1.PluginCapabilityApproval) bool {
 		review := condition(o.Status.Conditions, v1alpha1.ConditionReviewRequired, o.Generation)
 		return review.Reason == v1alpha1.ReasonInstallationMismatch
 	})
@@ -427,7 +426,7 @@ func (s *story) reinstall(ctx context.Context) error {
 	if err := s.approvals(ctx); err != nil {
 		return err
 	}
-	if _, err := s.kube(ctx, "get", "pca", "-n", "team-a", plugin, "-o",
+	if err := s.kube(ctx, "get", "pca", "-n", "team-a", plugin, "-o",
 		`jsonpath={.status.conditions[?(@.type=="ReviewRequired")].message}{"\n"}`); err != nil {
 		return err
 	}
@@ -451,7 +450,7 @@ func (s *story) reinstall(ctx context.Context) error {
 }
 
 func (s *story) history(ctx context.Context) error {
-	if _, err := s.kube(ctx, "get", "pcae", "-l", v1alpha1.LabelWorkspaceID+"=team-a",
+	if err := s.kube(ctx, "get", "pcae", "-l", v1alpha1.LabelWorkspaceID+"=team-a",
 		"--sort-by=.spec.revision", "-o", "wide"); err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (w *world) start(ctx context.Context) error {
 	if w.api, err = client.NewWithWatch(w.control.Config(), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	if _, err := w.kube(ctx, "version"); err != nil {
+	if err := w.kube(ctx, "version"); err != nil {
 		return err
 	}
 
@@ -101,7 +101,7 @@ func (w *world) start(ctx context.Context) error {
 		{"wait", "crd", "--for=condition=Established", "--timeout=20s", "--all"},
 		{"apply", "--server-side", "-f", "test/demo/manifests/workspaces.yaml", "-f", "test/demo/manifests/plugin.yaml"},
 	} {
-		if _, err := w.kube(ctx, args...); err != nil {
+		if err := w.kube(ctx, args...); err != nil {
 			return err
 		}
 	}
@@ -131,14 +131,14 @@ func (w *world) end() error {
 	return err
 }
 
-// kube runs kubectl as the administrator, shows it, and returns what it wrote.
-func (w *world) kube(ctx context.Context, args ...string) (string, error) {
-	r, err := w.kubeQuietly(ctx, args...)
+// kube runs kubectl as the administrator and shows what it wrote.
+func (w *world) kube(ctx context.Context, args ...string) error {
+	written, err := w.kubeQuietly(ctx, args...)
 	if err != nil {
-		return "", err
+		return err
 	}
-	w.show("kubectl "+strings.Join(w.shorten(args), " "), r)
-	return r, nil
+	w.show("kubectl "+strings.Join(w.shorten(args), " "), written)
+	return nil
 }
 
 func (w *world) kubeQuietly(ctx context.Context, args ...string) (string, error) {
@@ -225,7 +225,7 @@ func (w *world) awaitReady(ctx context.Context, url string) error {
 			return false, "", fmt.Errorf("plugin-host ended: %w", w.host.err)
 		default:
 		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 		if err != nil {
 			return false, "", err
 		}
@@ -302,13 +302,19 @@ func (w *world) writeCertificates() error {
 
 // freeAddresses finds ports that nobody listens on.
 func freeAddresses(n int) ([]string, error) {
+	var held []net.Listener
+	defer func() {
+		for _, listener := range held {
+			_ = listener.Close() // it only held its port
+		}
+	}()
 	var addresses []string
 	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		defer func() { _ = listener.Close() }()
+		held = append(held, listener)
 		addresses = append(addresses, listener.Addr().String())
 	}
 	return addresses, nil
@@ -318,7 +324,7 @@ func freeAddresses(n int) ([]string, error) {
 // bound to the pod. No kubelet runs here; the plugin runs as a process of this machine.
 func (w *world) startPod(ctx context.Context) error {
 	w.title("The plugin's pod, and a token bound to it")
-	if _, err := w.kube(ctx, "apply", "--server-side", "-f", "test/demo/manifests/pod.yaml"); err != nil {
+	if err := w.kube(ctx, "apply", "--server-side", "-f", "test/demo/manifests/pod.yaml"); err != nil {
 		return err
 	}
 	args := []string{
