@@ -27,7 +27,7 @@ func eventObject(e authority.Event) *v1alpha1.PluginCapabilityApprovalEvent {
 		Spec: v1alpha1.PluginCapabilityApprovalEventSpec{
 			AuditID: r.AuditID, Type: v1alpha1.EventType(e.Type),
 			InstallationID: r.Key.InstallationID, InstallationName: e.InstallationName, WorkspaceID: r.Key.WorkspaceID,
-			BeforeRevision: int64(e.BeforeRevision), Revision: int64(r.Revision), //nolint:gosec // counts from 1
+			BeforeRevision: int64(e.BeforeRevision), Revision: int64(r.Revision),
 			BeforeManifestDigest: e.BeforeDigest, ManifestDigest: r.Vector.ManifestDigest,
 			Granted: idsOf(r.Granted), Effective: idsOf(e.Effective), Declared: idsOf(r.Declared),
 			Required: idsOf(r.Required), Allowed: idsOf(r.Allowed),
@@ -64,7 +64,7 @@ func eventOf(object *v1alpha1.PluginCapabilityApprovalEvent) (authority.Event, e
 	}
 	row := authority.Row{
 		Key:      authority.Key{InstallationID: s.InstallationID, WorkspaceID: s.WorkspaceID},
-		Revision: uint64(s.Revision), //nolint:gosec // at least 1 by schema
+		Revision: uint64(s.Revision),
 		Act:      s.Act, ExpiresAt: timeOf(s.ExpiresAt), Vector: vectorOf(s.Vector),
 		Seen:  authority.Seen{UID: string(s.Seen.UID), Generation: s.Seen.Generation, Gone: s.Seen.Gone, Revoked: s.Seen.Revoked},
 		Actor: actorOf(s.Actor), Cause: authority.Cause(s.Cause), Reason: s.Reason,
@@ -74,7 +74,7 @@ func eventOf(object *v1alpha1.PluginCapabilityApprovalEvent) (authority.Event, e
 	row.Sum = row.Vector.Sum()
 	event := authority.Event{
 		Type: authority.EventType(s.Type), InstallationName: s.InstallationName,
-		BeforeRevision: uint64(s.BeforeRevision), BeforeDigest: s.BeforeManifestDigest, //nolint:gosec // at least 0 by schema
+		BeforeRevision: uint64(s.BeforeRevision), BeforeDigest: s.BeforeManifestDigest,
 		DecisionDigest: s.DecisionDigest, PreviousHash: s.PreviousHash,
 	}
 	for _, list := range []struct {

@@ -188,8 +188,8 @@ func (r *installationReconciler) summarise(status *v1alpha1.PluginInstallationSt
 		}
 		status.Workspaces = append(status.Workspaces, v1alpha1.InstallationWorkspace{
 			WorkspaceID: row.Key.WorkspaceID, Namespace: row.Vector.WorkspaceNamespace,
-			Revision: int64(row.Revision), State: v1alpha1.State(row.State.String()), //nolint:gosec // counts from 1
-			Effective: int32(row.Effective(now).Len()), Declared: int32(row.Declared.Len()), //nolint:gosec // at most 64
+			Revision: int64(row.Revision), State: v1alpha1.State(row.State.String()),
+			Effective: int32(row.Effective(now).Len()), Declared: int32(row.Declared.Len()),
 		})
 	}
 }

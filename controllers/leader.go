@@ -42,7 +42,7 @@ func (l *leader) NeedLeaderElection() bool { return true }
 // Start implements manager.Runnable. Its error ends the process.
 func (l *leader) Start(ctx context.Context) error {
 	if err := retry(ctx, l.log, "Beginning a term", l.begin); err != nil {
-		return nil //nolint:nilerr // the context ended
+		return nil
 	}
 	close(l.leading)
 	l.view.MarkComplete(view.SourceLedger)

@@ -63,10 +63,10 @@ func (e *events) newest(ctx context.Context, broken func(error)) (map[authority.
 		for i := range page.Items {
 			s := &page.Items[i].Spec
 			key := authority.Key{InstallationID: s.InstallationID, WorkspaceID: s.WorkspaceID}
-			if uint64(s.Revision) <= highest[key] { //nolint:gosec // at least 1 by schema
+			if uint64(s.Revision) <= highest[key] {
 				continue
 			}
-			highest[key] = uint64(s.Revision) //nolint:gosec // at least 1 by schema
+			highest[key] = uint64(s.Revision)
 			delete(found, key)
 			event, err := eventOf(&page.Items[i])
 			if err == nil {

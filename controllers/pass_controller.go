@@ -50,7 +50,7 @@ func (r *passReconciler) Reconcile(ctx context.Context, key authority.Key) (reco
 	result, err := r.pass.Run(ctx, term, key)
 	if errors.Is(err, fence.ErrDeposed) {
 		r.leader.depose(err)
-		return reconcile.Result{}, reconcile.TerminalError(err)
+		return reconcile.Result{}, reconcile.TerminalError(err) //nolint:wrapcheck // it is the wrapping
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("run a pass: %w", err)

@@ -123,15 +123,12 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := addApprovals(mgr, o.View, &approvalReconciler{
 		cluster: objects, bindings: bound, statuses: status, store: o.Store, leader: lead, passes: passes,
 	}); err != nil {
-		return fmt.Errorf("add the controller of approvals: %w", err)
+		return err
 	}
-	if err := addInstallations(mgr, installations, &installationReconciler{
+	return addInstallations(mgr, installations, &installationReconciler{
 		cluster: objects, cached: mgr.GetClient(), statuses: status, store: o.Store, leader: lead, now: o.Now,
 		passes: passes, known: map[string]authority.Installation{},
-	}); err != nil {
-		return fmt.Errorf("add the controller of installations: %w", err)
-	}
-	return nil
+	})
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
@@ -182,7 +179,7 @@ func addApprovals(mgr manager.Manager, seen *view.View, r *approvalReconciler) e
 		}
 		return found
 	}
-	return builder.ControllerManagedBy(mgr).Named("approval").
+	err := builder.ControllerManagedBy(mgr).Named("approval").
 		For(&v1alpha1.PluginCapabilityApproval{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.PluginInstallation{}, handler.EnqueueRequestsFromMapFunc(named),
 			builder.WithPredicates(installationMatters())).
@@ -190,6 +187,10 @@ func addApprovals(mgr manager.Manager, seen *view.View, r *approvalReconciler) e
 			builder.WithPredicates(namespaceMatters())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 2}).
 		Complete(r)
+	if err != nil {
+		return fmt.Errorf("add the controller of approvals: %w", err)
+	}
+	return nil
 }
 
 func approvalsIn(ctx context.Context, cached client.Reader, selection client.ListOption) []reconcile.Request {
@@ -231,7 +232,7 @@ func addInstallations(mgr manager.Manager, from *requests[reconcile.Request], r 
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetName()}}}
 	})
 	inside := by(indexServiceAccountNamespace, func(o client.Object) string { return o.GetName() })
-	return builder.ControllerManagedBy(mgr).Named("installation").
+	err := builder.ControllerManagedBy(mgr).Named("installation").
 		For(&v1alpha1.PluginInstallation{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.PluginInstallation{}, claimants, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.PluginCapabilityApproval{}, named, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -239,6 +240,10 @@ func addInstallations(mgr manager.Manager, from *requests[reconcile.Request], r 
 		WatchesMetadata(metadataOf("Namespace"), inside, builder.WithPredicates(namespaceMatters())).
 		WatchesRawSource(from.source()).
 		Complete(r)
+	if err != nil {
+		return fmt.Errorf("add the controller of installations: %w", err)
+	}
+	return nil
 }
 
 // installationMatters passes what approvals of an installation depend on; its

@@ -55,7 +55,7 @@ func reported(r authority.Report) v1alpha1.PluginCapabilityApprovalStatus {
 	row := r.Row
 	status := v1alpha1.PluginCapabilityApprovalStatus{
 		InstallationID: row.Key.InstallationID,
-		Revision:       int64(row.Revision), //nolint:gosec // counts from 1
+		Revision:       int64(row.Revision),
 		Act:            row.Act, State: v1alpha1.State(row.State.String()), ExpiresAt: microTime(row.ExpiresAt),
 		EffectiveCapabilities: idsOf(r.Effective),
 		EffectiveSummary:      strconv.Itoa(r.Effective.Len()) + "/" + strconv.Itoa(r.Declared.Len()),

@@ -44,7 +44,7 @@ func (s *sweep) run(ctx context.Context) {
 func (s *sweep) once(ctx context.Context, all bool) error {
 	rows, err := s.store.Rows(ctx)
 	if err != nil {
-		return err //nolint:wrapcheck // the store says what it was doing
+		return err
 	}
 	now := s.now()
 	gone := map[string]struct{}{}

@@ -116,7 +116,7 @@ func (w *watch) observe(object any, deleted bool) {
 	}
 	if status := approval.Status; status.InstallationID != "" && status.Revision > 0 {
 		key := authority.Key{InstallationID: status.InstallationID, WorkspaceID: approval.Spec.WorkspaceID}
-		w.view.SetRevision(key, uint64(status.Revision)) //nolint:gosec // positive
+		w.view.SetRevision(key, uint64(status.Revision))
 	}
 	if w.append(place, seen) {
 		w.queue.Add(place)

@@ -106,7 +106,7 @@ workspaces:
 func TestSeedFileIsAppliedOnce(t *testing.T) {
 	s := settings{store: storeSQLite, sqlitePath: filepath.Join(t.TempDir(), "host.db")}
 	log := slog.New(slog.DiscardHandler)
-	durable, err := open(t.Context(), s, log)
+	durable, err := open(t.Context(), s, log, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -60,7 +59,10 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	durable, err := open(ctx, s, log)
+	// A database in an unknown state ends the process, whatever else runs.
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	durable, err := open(ctx, s, log, fail)
 	if err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 			return fmt.Errorf("--seed-file: %w", err)
 		}
 	}
-	receipts := journal.NewRecorder(durable, uuid.NewString(), time.Now)
+	receipts := journal.NewRecorder(durable, uuid.NewString(), time.Now) //nolint:contextcheck // it outlives every call
 	defer func() {
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 		defer cancel()
@@ -117,28 +119,29 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 		return fmt.Errorf("--grpc-listen: %w", err)
 	}
 	log.Info("Serving", "grpc", listener.Addr().String(), "health", s.healthListen, "store", s.store)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.Serve(ctx, listener) })
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Serve(running, listener) })
 	group.Go(func() error {
-		if err := mgr.Start(ctx); err != nil {
+		if err := mgr.Start(running); err != nil {
 			return fmt.Errorf("run the controllers: %w", err)
 		}
 		return nil
 	})
-	return group.Wait() //nolint:wrapcheck // wrapped where it happened
+	err = group.Wait()
+	if lost := context.Cause(ctx); errors.Is(lost, store.ErrDatabaseLost) {
+		err = errors.Join(lost, err)
+	}
+	return err
 }
 
-func open(ctx context.Context, s settings, log *slog.Logger) (*store.Store, error) {
+func open(ctx context.Context, s settings, log *slog.Logger, fatal func(error)) (*store.Store, error) {
 	engine, err := openEngine(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	durable, err := store.Open(ctx, engine, store.Options{
 		Now: time.Now, Log: log,
-		Fatal: func(err error) {
-			log.Error("The database is in an unknown state; the process ends", "error", err)
-			os.Exit(1)
-		},
+		Fatal: func(err error) { fatal(fmt.Errorf("%w: %w", store.ErrDatabaseLost, err)) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
@@ -209,7 +212,7 @@ func addChecks(mgr manager.Manager, durable *store.Store, seen *view.View) error
 			ctx, cancel := context.WithTimeout(request.Context(), storeCheck)
 			defer cancel()
 			_, err := durable.Epochs(ctx)
-			return err //nolint:wrapcheck // the check's name says what failed
+			return err
 		},
 	}
 	for _, source := range seen.Missing() {

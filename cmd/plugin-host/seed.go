@@ -72,7 +72,7 @@ type seedTask struct {
 // seed inserts the workspaces of a file that the store doesn't have yet, each
 // in one commit.
 func seed(ctx context.Context, durable *store.Store, path string, log *slog.Logger) error {
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 	if err != nil {
 		return fmt.Errorf("read it: %w", err)
 	}
@@ -92,7 +92,7 @@ func seed(ctx context.Context, durable *store.Store, path string, log *slog.Logg
 		err := durable.Read(ctx, func(snapshot query.Snapshot) error {
 			newest, _, err := snapshot.Head(id)
 			exists = newest > 0
-			return err //nolint:wrapcheck // wrapped below
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("look for workspace %s: %w", id, err)
@@ -119,21 +119,21 @@ type seedPlan struct {
 
 func (p seedPlan) insert(tx store.SeedTx) error {
 	if err := tx.Workspace(p.workspace); err != nil {
-		return err //nolint:wrapcheck // the store says what it was doing
+		return err
 	}
 	for _, workflow := range p.workflows {
 		if err := tx.Workflow(workflow); err != nil {
-			return err //nolint:wrapcheck // as above
+			return err
 		}
 	}
 	for _, step := range p.steps {
 		if err := tx.WorkflowStep(step); err != nil {
-			return err //nolint:wrapcheck // as above
+			return err
 		}
 	}
 	for _, task := range p.tasks {
 		if err := tx.Task(task); err != nil {
-			return err //nolint:wrapcheck // as above
+			return err
 		}
 	}
 	return nil
@@ -165,7 +165,7 @@ func (w seedWorkspace) plan(field string, now time.Time) (seedPlan, error) {
 			return p, err
 		}
 		p.workflows = append(p.workflows, domain.Workflow{
-			ID: flow.ID, Name: flow.Name, Description: flow.Description, SortOrder: int32(i), //nolint:gosec // few
+			ID: flow.ID, Name: flow.Name, Description: flow.Description, SortOrder: int32(i),
 			CreatedAt: now, UpdatedAt: now,
 		})
 		for j, s := range flow.Steps {
@@ -174,7 +174,7 @@ func (w seedWorkspace) plan(field string, now time.Time) (seedPlan, error) {
 				return p, err
 			}
 			step := domain.WorkflowStep{
-				ID: s.ID, WorkflowID: flow.ID, Name: s.Name, Position: int32(j), //nolint:gosec // few
+				ID: s.ID, WorkflowID: flow.ID, Name: s.Name, Position: int32(j),
 				StageType: s.StageType, Color: s.Color, Start: s.Start, WIPLimit: s.WIPLimit,
 			}
 			if step.StageType == "" {

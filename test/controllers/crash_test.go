@@ -1,6 +1,8 @@
 package controllers_test
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -181,6 +183,29 @@ var _ = Describe("I3 I4 I7: a process killed", func() {
 		Eventually(func() (bool, error) { return h.store.Tombstoned(ctx, first.InstallationID) }).Should(BeTrue())
 		Eventually(func() int { return len(history(ctx, first)) }).Should(Equal(2))
 		Expect(history(ctx, first)[1].Spec.Type).To(Equal(v1alpha1.EventRevoke))
+	})
+})
+
+var _ = Describe("I6 I7: a store that takes no hold", func() {
+	It("keeps the version waiting; the Host denies meanwhile, and nothing is forgotten", func(ctx SpecContext) {
+		h := start(newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, writeTasks)
+		s.allowed(ctx, h)
+		used := s.spec(ctx, writeTasks)
+		revoking := used
+		revoking.State = v1alpha1.StateRevoked
+		h.failHolds.Store(1 << 40)
+		s.apply(ctx, revoking)
+		s.refused(ctx, h, s.key(ctx), contract.ReasonCapabilityRevoked)
+		s.apply(ctx, used)
+		Consistently(func() []string { return story(ctx, s.key(ctx)) }).WithTimeout(time.Second).Should(Equal([]string{"Grant Human"}))
+		refusal, err := h.decide(ctx, s.key(ctx), write())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(refusal).To(BeNil(), "a version that grants the same lets the row stand")
+		h.failHolds.Store(0)
+		revoked(Default, s.converged(ctx, h, usedAgain))
+		Expect(story(ctx, s.key(ctx))).To(Equal([]string{"Grant Human", "Revoke Human"}))
 	})
 })
 

@@ -104,6 +104,8 @@ type host struct {
 	killAt atomic.Pointer[step]
 	dead   atomic.Bool
 	killed chan struct{}
+	// failHolds is how many holds fail from now on, as a store that is down.
+	failHolds atomic.Int64
 	// skew moves this process's clock.
 	skew atomic.Int64
 
@@ -265,6 +267,9 @@ func (l *ledger) AdoptInstallation(ctx context.Context, objectUID, name, install
 }
 
 func (l *ledger) Hold(ctx context.Context, key authority.Key, hold authority.Hold) (row authority.Row, err error) {
+	if l.host.failHolds.Add(-1) >= 0 {
+		return row, store.ErrUnavailable
+	}
 	err = l.host.around(beforeHold, afterHold, func() (err error) {
 		row, err = l.Store.Hold(ctx, key, hold)
 		return err
