@@ -14,6 +14,6 @@
 // journal, head). A transaction locks at most one workspace and moves at most
 // one authority row.
 //
-// It imports contract, domain, authority, journal, command, query, fence and
-// admission's neighbours only; no engine and no Kubernetes client.
+// It imports contract, domain, authority, journal, command, query and fence; no
+// engine and no Kubernetes client.
 package store

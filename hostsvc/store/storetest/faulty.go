@@ -15,8 +15,8 @@ type faulty struct {
 	store.Engine
 
 	mu sync.Mutex
-	// exec, when set, is asked before each writing statement, with its number
-	// since arm.
+	// exec, when set, is asked before each statement of a write transaction,
+	// with its number since arm.
 	exec func(n int) fault
 	// commit, when set, is asked before each COMMIT.
 	commit func() fault
@@ -78,21 +78,36 @@ type faultyTransaction struct {
 	ended  bool
 }
 
-func (t *faultyTransaction) Exec(statement string, args ...any) (int64, error) {
+// next is the fault of the next statement.
+func (t *faultyTransaction) next() error {
 	switch t.engine.nextExec() {
 	case fails:
-		return 0, errInjected
+		return errInjected
 	case lost:
-		return 0, errors.Join(store.ErrDatabaseLost, errInjected)
+		return errors.Join(store.ErrDatabaseLost, errInjected)
 	case ends:
 		t.ended = true
 		t.Transaction.Rollback()
-		return 0, errInjected
+		return errInjected
 	}
 	if t.ended {
-		return 0, errors.New("a statement after the end of the transaction")
+		return errors.New("a statement after the end of the transaction")
+	}
+	return nil
+}
+
+func (t *faultyTransaction) Exec(statement string, args ...any) (int64, error) {
+	if err := t.next(); err != nil {
+		return 0, err
 	}
 	return t.Transaction.Exec(statement, args...)
+}
+
+func (t *faultyTransaction) Query(statement string, row func(store.Row) error, args ...any) error {
+	if err := t.next(); err != nil {
+		return err
+	}
+	return t.Transaction.Query(statement, row, args...)
 }
 
 func (t *faultyTransaction) Undo() error {

@@ -104,6 +104,8 @@ type world struct {
 	t     testing.TB
 	clock *clock
 	term  fence.Term
+	// beforeBatch, when set, is called by together when all commands wait.
+	beforeBatch func()
 }
 
 func open(t testing.TB, d Database) *world { return openOn(t, d.Open(t)) }
@@ -306,6 +308,9 @@ func (w *world) together(workspace string, fns ...func(command.Tx) error) []erro
 	for i, fn := range fns {
 		wait.Go(func() { errs[i] = w.Write(w.t.Context(), workspace, fn) })
 		w.awaitQueued(i + 1)
+	}
+	if w.beforeBatch != nil {
+		w.beforeBatch()
 	}
 	release()
 	wait.Wait()
