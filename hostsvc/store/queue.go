@@ -223,6 +223,10 @@ func (s *Store) runBatch(lock lockName, jobs []*job) {
 // transaction happened. No answer leaves before COMMIT has returned, refusals
 // included: they may rest on what a neighbour has not committed yet.
 func (s *Store) attempt(lock lockName, jobs []*job, errs []error) (settled bool) {
+	if s.lost.Load() {
+		fill(errs, ErrClosed)
+		return true
+	}
 	db, err := s.engine.Begin(s.ctx, lock.name)
 	if err != nil {
 		fill(errs, s.broken(failed("begin a transaction", err)))
@@ -271,6 +275,7 @@ func (s *Store) attempt(lock lockName, jobs []*job, errs []error) (settled bool)
 // broken passes an error on, and ends the store if the database is lost.
 func (s *Store) broken(err error) error {
 	if errors.Is(err, ErrDatabaseLost) {
+		s.lost.Store(true)
 		s.queue.close()
 		s.fatal(err)
 	}

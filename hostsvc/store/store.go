@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,6 +45,8 @@ type Store struct {
 
 	queue   *queue
 	workers sync.WaitGroup
+	// lost: the database is in an unknown state; nothing runs any more.
+	lost atomic.Bool
 	// ctx is what commands run under, never a caller's context.
 	ctx    context.Context
 	cancel context.CancelFunc

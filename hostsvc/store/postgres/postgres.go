@@ -111,7 +111,8 @@ func (e *Engine) Read(ctx context.Context, fn func(store.Conn) error) (err error
 	if err != nil {
 		return fmt.Errorf("wait for a connection: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, transactionTime)
+	// A caller that goes away must not cost the connection.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionTime)
 	defer cancel()
 	c := &conn{ctx: ctx, db: pooled.Conn(), opening: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}
 	defer func() {
