@@ -158,6 +158,9 @@ func (c CreateTask) targets(tx Tx) (target domain.StepLoad, feeder *domain.StepL
 }
 
 func load(tx Tx, step domain.WorkflowStep) (domain.StepLoad, error) {
+	if step.WIPLimit == 0 {
+		return domain.StepLoad{Step: step}, nil // counting takes longer the more tasks the step has
+	}
 	holders, err := tx.SlotHolders(step.ID)
 	if err != nil {
 		return domain.StepLoad{}, fmt.Errorf("count the slots of the step: %w", err)
