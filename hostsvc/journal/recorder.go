@@ -16,11 +16,17 @@ const (
 	// beyond them Append refuses with ErrOverloaded.
 	maxPendingReceipts = 4096
 	maxPendingBytes    = 16 << 20
+	// maxShareReceipts and maxShareBytes bound one installation's part of that:
+	// however many connections it opens, and whatever it calls and cancels, the
+	// receipts of all others, without which they get no data, find room.
+	maxShareReceipts = maxPendingReceipts / 8
+	maxShareBytes    = maxPendingBytes / 8
 )
 
 // Errors of a recorder.
 var (
-	// ErrOverloaded: too many receipts wait to become durable.
+	// ErrOverloaded: too many receipts wait to become durable, in all or of one
+	// installation.
 	ErrOverloaded = errors.New("too many receipts wait to be written")
 	// ErrRecorderClosed: the recorder takes no receipts any more.
 	ErrRecorderClosed = errors.New("the recorder of receipts is closed")
@@ -54,11 +60,22 @@ type Recorder struct {
 // batch is what one flush writes. err is set before done is closed.
 type batch struct {
 	segments map[string]*Segment
-	receipts int
-	bytes    int
-	done     chan struct{}
-	err      error
+	total    load
+	// shares are the parts of the installations, by their IDs.
+	shares map[string]*load
+	done   chan struct{}
+	err    error
 }
+
+// load is how much waits.
+type load struct{ receipts, bytes int }
+
+func (l *load) add(bytes int) {
+	l.receipts++
+	l.bytes += bytes
+}
+
+func (l *load) reached(receipts, bytes int) bool { return l.receipts >= receipts || l.bytes >= bytes }
 
 // end is where a chain continues.
 type end struct {
@@ -67,7 +84,7 @@ type end struct {
 }
 
 func newBatch() *batch {
-	return &batch{segments: map[string]*Segment{}, done: make(chan struct{})}
+	return &batch{segments: map[string]*Segment{}, shares: map[string]*load{}, done: make(chan struct{})}
 }
 
 // NewRecorder starts a recorder. process must be a name that no process has
@@ -101,10 +118,16 @@ func (r *Recorder) add(receipt *Receipt) (*batch, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := r.pending
+	share := b.shares[receipt.InstallationID]
 	switch {
 	case r.closed:
 		return nil, ErrRecorderClosed
-	case b.receipts >= maxPendingReceipts || b.bytes >= maxPendingBytes:
+	case b.total.reached(maxPendingReceipts, maxPendingBytes):
+		return nil, ErrOverloaded
+	case share == nil:
+		share = &load{}
+		b.shares[receipt.InstallationID] = share
+	case share.reached(maxShareReceipts, maxShareBytes):
 		return nil, ErrOverloaded
 	}
 	// Reads that succeeded share the chain of the process, called "".
@@ -120,9 +143,9 @@ func (r *Recorder) add(receipt *Receipt) (*batch, error) {
 	size := len(segment.Body)
 	segment.Body = append(receipt.AppendJSON(segment.Body), '\n')
 	segment.Count++
-	b.receipts++
-	b.bytes += len(segment.Body) - size
-	if b.receipts == 1 {
+	b.total.add(len(segment.Body) - size)
+	share.add(len(segment.Body) - size)
+	if b.total.receipts == 1 {
 		r.signal()
 	}
 	return b, nil
@@ -156,7 +179,7 @@ func (r *Recorder) run() {
 		b, last := r.pending, r.closed
 		r.pending = newBatch()
 		r.mu.Unlock()
-		if b.receipts > 0 {
+		if b.total.receipts > 0 {
 			b.err = r.flush(b)
 			close(b.done)
 		}
@@ -182,7 +205,7 @@ func (r *Recorder) flush(b *batch) error {
 	if err := r.store.AppendSegments(context.Background(), segments); err != nil {
 		r.era++
 		clear(r.chains)
-		return fmt.Errorf("write %d receipts: %w", b.receipts, err)
+		return fmt.Errorf("write %d receipts: %w", b.total.receipts, err)
 	}
 	for i, name := range names {
 		r.chains[name] = end{index: segments[i].Index, hash: segments[i].Hash}

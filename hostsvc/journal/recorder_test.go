@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,9 +51,17 @@ type segments struct {
 	mu   sync.Mutex
 	kept []journal.Segment
 	gate chan error
+	// entered, when set, is told when a write begins.
+	entered chan struct{}
 }
 
 func (s *segments) AppendSegments(_ context.Context, more []journal.Segment) error {
+	if s.entered != nil {
+		select {
+		case s.entered <- struct{}{}:
+		default:
+		}
+	}
 	if s.gate != nil {
 		if err := <-s.gate; err != nil {
 			return err
@@ -164,23 +173,126 @@ func TestRecorderBeginsNewChainsAfterAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-func TestRecorderRefusesBeyondItsBound(t *testing.T) {
-	store := &segments{gate: make(chan error)}
-	r := journal.NewRecorder(store, "p", time.Now)
+// appendAll appends n receipts of an installation for callers that don't wait,
+// and returns how many were taken.
+func appendAll(t *testing.T, r *journal.Recorder, n int, receipt journal.Receipt) (taken int) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	var overloaded error
-	for i := 0; i < 2*4096+2 && overloaded == nil; i++ {
-		if err := r.Append(ctx, receipt("a", "i", contract.StateApplied)); !errors.Is(err, context.Canceled) {
-			overloaded = err
+	for range n {
+		switch err := r.Append(ctx, receipt); {
+		case errors.Is(err, context.Canceled):
+			taken++
+		case !errors.Is(err, journal.ErrOverloaded):
+			t.Fatalf("append: %v", err)
 		}
 	}
-	if !errors.Is(overloaded, journal.ErrOverloaded) {
-		t.Errorf("the queue never refused: %v", overloaded)
+	return taken
+}
+
+// held returns a recorder whose flush is under way and waits for the gate.
+func held(t *testing.T) (*journal.Recorder, *segments) {
+	t.Helper()
+	store := &segments{gate: make(chan error), entered: make(chan struct{}, 1)}
+	r := journal.NewRecorder(store, "p", time.Now)
+	appendAll(t, r, 1, receipt("first", "other", contract.StateApplied))
+	<-store.entered
+	return r, store
+}
+
+func TestRecorderRefusesBeyondItsBound(t *testing.T) {
+	r, store := held(t)
+	total := 0
+	for i := range 16 {
+		total += appendAll(t, r, 1000, receipt("a", fmt.Sprint("i", i), contract.StateApplied))
+	}
+	if total != 4096 {
+		t.Errorf("%d receipts wait, want 4096", total)
 	}
 	close(store.gate)
 	if err := r.Close(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// However much one installation calls, refused or not, and however long its
+// receipts are, those of the others find room.
+func TestI14_RecorderKeepsRoomForOthers(t *testing.T) {
+	long := receipt("a", "greedy", contract.StateDenied)
+	long.RequestID = string(bytes.Repeat([]byte{'<'}, contract.MaxIdentifierBytes)) // six bytes each, as encoded
+	for name, flood := range map[string][]journal.Receipt{
+		"reads":          {receipt("a", "greedy", contract.StateApplied)},
+		"refusals":       {receipt("a", "greedy", contract.StateDenied)},
+		"both":           {receipt("a", "greedy", contract.StateApplied), receipt("a", "greedy", contract.StateDenied)},
+		"long refusals":  {long},
+		"several floods": {long, receipt("a", "greedy", contract.StateApplied), long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, store := held(t)
+			taken := 0
+			for _, receipt := range flood {
+				taken += appendAll(t, r, 5000, receipt)
+			}
+			if taken == 0 || taken > 512 {
+				t.Errorf("%d of its receipts wait, want at most 512", taken)
+			}
+			modest := make(chan error, 1)
+			if n := appendAll(t, r, 100, receipt("b", "modest", contract.StateApplied)); n != 100 {
+				t.Errorf("of 100 receipts of another installation %d were taken", n)
+			}
+			go func() { modest <- r.Append(t.Context(), receipt("c", "modest", contract.StateApplied)) }()
+			close(store.gate)
+			if err := <-modest; err != nil {
+				t.Errorf("another installation's receipt: %v", err)
+			}
+			if err := r.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Close races with callers: what was taken is written, what was refused is not,
+// and nobody waits for ever.
+func TestRecorderCloseLosesNothingItTook(t *testing.T) {
+	for range 20 {
+		store := &segments{}
+		r := journal.NewRecorder(store, "p", time.Now)
+		var taken, refused atomic.Int64
+		var callers sync.WaitGroup
+		started := make(chan struct{}, 64)
+		for range 16 {
+			callers.Go(func() {
+				for {
+					switch err := r.Append(t.Context(), receipt("a", "i", contract.StateApplied)); {
+					case err == nil:
+						taken.Add(1)
+						select {
+						case started <- struct{}{}:
+						default:
+						}
+					case errors.Is(err, journal.ErrRecorderClosed):
+						refused.Add(1)
+						return
+					default:
+						t.Errorf("append: %v", err)
+						return
+					}
+				}
+			})
+		}
+		<-started
+		if err := r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		callers.Wait()
+		written := 0
+		for _, s := range store.kept {
+			written += s.Count
+		}
+		if int64(written) != taken.Load() || refused.Load() != 16 {
+			t.Fatalf("%d receipts were answered as durable, %d are; %d callers were refused", taken.Load(), written, refused.Load())
+		}
 	}
 }
 
