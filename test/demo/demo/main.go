@@ -7,8 +7,8 @@
 // With -keep the world stays up afterwards, until the command is interrupted.
 //
 // It drives kubectl and the two binaries; from this module it imports the API types,
-// contract, the SDK's names of the environment, and the packages that start a control
-// plane. The human reads what the program checks: the same output.
+// contract, the SDK's names of the environment, and test/world, which starts it all.
+// The human reads what the program checks: the same output.
 package main
 
 import (
@@ -18,11 +18,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
-	"github.com/kandev/plugin-host/hack/toolbox"
+	"github.com/kandev/plugin-host/test/world"
 )
 
 func main() {
@@ -51,34 +51,59 @@ func run(ctx context.Context, args []string) (err error) {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	root, err := toolbox.Root()
+	began := &stage{out: os.Stdout, began: time.Now()}
+	life := time.Hour
+	if *keep {
+		life = 24 * time.Hour
+	}
+	started, err := world.Start(ctx, world.Options{Bin: *bin, TokenLife: life, Narrator: began})
 	if err != nil {
 		return err
 	}
-	if *bin == "" {
-		*bin = filepath.Join(root, "bin")
-	}
-	w := &world{root: root, bin: *bin, stage: stage{out: os.Stdout, began: time.Now()}}
-	if *keep {
-		w.tokenLife = 24 * time.Hour
-	} else {
-		w.tokenLife = time.Hour
-	}
-	defer func() { err = errors.Join(err, w.end()) }()
-	if err := w.start(ctx); err != nil {
-		return err
-	}
-	if err := tell(ctx, w); err != nil {
-		return errors.Join(err, w.host.lastWords())
+	defer func() { err = errors.Join(err, started.Stop()) }()
+	d := &demo{stage: began, World: started}
+	if err := tell(ctx, d); err != nil {
+		return errors.Join(err, d.Host.LastWords())
 	}
 	if !*keep {
 		return nil
 	}
-	w.handOver()
+	d.handOver()
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-w.host.ended:
-		return errors.Join(errors.New("plugin-host ended by itself"), w.host.lastWords())
+	case <-d.Host.Ended:
+		return errors.Join(errors.New("plugin-host ended by itself"), d.Host.LastWords())
 	}
+}
+
+// demo is a story in a world.
+type demo struct {
+	*stage
+	*world.World
+}
+
+// handOver says how to go on by hand.
+func (w *demo) handOver() {
+	w.Title("Everything is left running. In another terminal, from the top of the tree:")
+	fmt.Fprintf(w.out, `
+  export KUBECONFIG=%s
+  alias kubectl=%s
+  kubectl get plugins -A                      # installations, approvals, their history
+  kubectl get pca -n team-a %s -o yaml
+  kubectl get pcae --sort-by=.spec.revision
+
+  # the plugin, as its pod would run it
+  export %s
+  bin/sample-plugin context
+  bin/sample-plugin list --workspace team-a
+
+  # grant to the installation of now: the file holds its ID, its digest and the act
+  kubectl apply --server-side --force-conflicts -f %s
+  # take it away
+  kubectl patch pca %s -n team-a --type=merge -p '{"spec":{"state":"Revoked"}}'
+
+The log of plugin-host: %s
+Ctrl-C ends and removes everything.
+`, w.Kubeconfig, w.Kubectl, world.Plugin, strings.Join(w.PluginEnv(), " "), w.Path("next-approval.yaml"), world.Plugin, w.Host.Log)
 }

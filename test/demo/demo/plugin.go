@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/test/world"
 )
 
 // answer is what sample-plugin --json prints.
@@ -48,27 +48,27 @@ func (a answer) outcome() string { return fmt.Sprintf("%s/%s", a.State, a.Reason
 
 // plugin runs the sample plugin once and shows what it was answered. Only an answer
 // of the Host counts: anything else is an error.
-func (w *world) plugin(ctx context.Context, args ...string) (answer, error) {
+func (w *demo) plugin(ctx context.Context, args ...string) (answer, error) {
 	r, err := w.pluginQuietly(ctx, args...)
 	if err != nil {
 		return answer{}, err
 	}
-	w.show("sample-plugin "+strings.Join(w.shorten(args), " "), r.stderr)
+	w.Show("sample-plugin "+strings.Join(w.Shorten(args), " "), r.Stderr)
 	return decode(r)
 }
 
-func (w *world) pluginQuietly(ctx context.Context, args ...string) (result, error) {
-	return execute(ctx, w.root, w.pluginEnv, filepath.Join(w.bin, "sample-plugin"), append(args, "--json")...)
+func (w *demo) pluginQuietly(ctx context.Context, args ...string) (world.Result, error) {
+	return w.Run(ctx, w.PluginEnv(), w.Binary("sample-plugin"), append(args, "--json")...)
 }
 
 // decode reads the one answer of a run.
-func decode(r result) (answer, error) {
+func decode(r world.Result) (answer, error) {
 	const exitDenied = 3
-	if r.code != 0 && r.code != exitDenied {
-		return answer{}, fmt.Errorf("sample-plugin: exit code %d: %s", r.code, strings.TrimSpace(r.stderr))
+	if r.Code != 0 && r.Code != exitDenied {
+		return answer{}, fmt.Errorf("sample-plugin: exit code %d: %s", r.Code, strings.TrimSpace(r.Stderr))
 	}
 	var a answer
-	if err := json.Unmarshal([]byte(r.stdout), &a); err != nil {
+	if err := json.Unmarshal([]byte(r.Stdout), &a); err != nil {
 		return answer{}, fmt.Errorf("read what sample-plugin printed: %w", err)
 	}
 	return a, nil
@@ -82,13 +82,13 @@ type hammering struct {
 }
 
 // startHammer returns once the first write was done.
-func (w *world) startHammer(ctx context.Context, workspace, task string) (*hammering, error) {
+func (w *demo) startHammer(ctx context.Context, workspace, task string) (*hammering, error) {
 	args := []string{"hammer", "--workspace", workspace, "--task", task}
-	w.show("sample-plugin "+strings.Join(args, " ")+" &", "")
-	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "sample-plugin"), append(args, "--json")...)
-	cmd.Env = append(os.Environ(), w.pluginEnv...)
+	w.Show("sample-plugin "+strings.Join(args, " ")+" &", "")
+	cmd := exec.CommandContext(ctx, w.Binary("sample-plugin"), append(args, "--json")...)
+	cmd.Env = append(os.Environ(), w.PluginEnv()...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = stopGrace
+	cmd.WaitDelay = world.Patience
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("read from sample-plugin: %w", err)
@@ -121,7 +121,7 @@ func (w *world) startHammer(ctx context.Context, workspace, task string) (*hamme
 		return h, nil
 	case a := <-h.last:
 		return nil, errors.Join(fmt.Errorf("the hammer never wrote: %s: %s", a.outcome(), a.Message), cmd.Wait())
-	case <-time.After(patience):
+	case <-time.After(world.Patience):
 		return nil, errors.Join(errors.New("the hammer did not write in time"), cmd.Process.Kill(), cmd.Wait())
 	}
 }
@@ -135,7 +135,7 @@ func (h *hammering) end() (answer, error) {
 			return answer{}, errors.Join(fmt.Errorf("the hammer ended without a denial: %s", h.stderr.String()), err)
 		}
 		return a, nil
-	case <-time.After(patience):
-		return answer{}, errors.Join(fmt.Errorf("the hammer was not denied in %v", patience), h.cmd.Process.Kill(), h.cmd.Wait())
+	case <-time.After(world.Patience):
+		return answer{}, errors.Join(fmt.Errorf("the hammer was not denied in %v", world.Patience), h.cmd.Process.Kill(), h.cmd.Wait())
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/test/world"
 )
 
 const (
@@ -38,7 +39,7 @@ const (
 
 // story is what one step hands to the next.
 type story struct {
-	*world
+	*demo
 	installed *v1alpha1.PluginInstallation
 	// git is the path of team-a's approval in Git.
 	git string
@@ -47,8 +48,8 @@ type story struct {
 }
 
 // tell runs the steps and ends with the first that isn't so.
-func tell(ctx context.Context, w *world) error {
-	s := &story{world: w}
+func tell(ctx context.Context, d *demo) error {
+	s := &story{demo: d}
 	for _, step := range []struct {
 		title string
 		tell  func(context.Context) error
@@ -62,12 +63,12 @@ func tell(ctx context.Context, w *world) error {
 		{"Installed anew under the same name: the old approval grants nothing", s.reinstall},
 		{"The audit trail: every revision, by whom and why", s.history},
 	} {
-		w.title("%s", step.title)
+		d.Title("%s", step.title)
 		if err := step.tell(ctx); err != nil {
 			return fmt.Errorf("%s: %w", strings.ToLower(step.title[:1])+step.title[1:], err)
 		}
 	}
-	w.title("%d checks in %.1f s", w.checks, time.Since(w.began).Seconds())
+	d.Title("%d checks in %.1f s", d.checks, time.Since(d.began).Seconds())
 	return nil
 }
 
@@ -91,7 +92,7 @@ func (s *story) works(ctx context.Context, claim string, args ...string) (answer
 }
 
 func (s *story) approvals(ctx context.Context) error {
-	return s.kube(ctx, "get", "pca", "-A")
+	return s.Kube(ctx, "get", "pca", "-A")
 }
 
 func (s *story) nothingGranted(ctx context.Context) error {
@@ -99,18 +100,18 @@ func (s *story) nothingGranted(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if s.installed, err = s.installation(ctx); err != nil {
+	if s.installed, err = s.Installation(ctx); err != nil {
 		return err
 	}
-	if err := s.kube(ctx, "get", "pi", "-o", "wide"); err != nil {
+	if err := s.Kube(ctx, "get", "pi", "-o", "wide"); err != nil {
 		return err
 	}
 	// The Host learns of the new installation through its watch.
 	var a answer
-	if err := await(ctx, "the plugin is known", func() (bool, string, error) {
+	if err := world.Await(ctx, "the plugin is known", func() (bool, string, error) {
 		r, err := s.pluginQuietly(ctx, "context")
-		if err != nil || r.code != 0 {
-			return false, r.stderr, err
+		if err != nil || r.Code != 0 {
+			return false, r.Stderr, err
 		}
 		a, err = decode(r)
 		return true, "", err
@@ -127,7 +128,7 @@ func (s *story) nothingGranted(ctx context.Context) error {
 func (s *story) grant(ctx context.Context) error {
 	var err error
 	s.git, err = s.commit("git/team-a/approval.yaml",
-		draft(s.installed, "", "Reports for team A.", readTasks, readWorkflows, writeTasks))
+		world.Draft(s.installed, "", "Reports for team A.", readTasks, readWorkflows, writeTasks))
 	if err != nil {
 		return err
 	}
@@ -135,11 +136,11 @@ func (s *story) grant(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the approval: %w", err)
 	}
-	s.show("cat "+s.shorten([]string{s.git})[0], string(text))
+	s.Show("cat "+s.Shorten([]string{s.git})[0], string(text))
 	if err := s.apply(ctx, s.git); err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, "the grant is in force", inForce("3/3")); err != nil {
+	if _, err := s.Settled(ctx, "the grant is in force", world.InForce("3/3")); err != nil {
 		return err
 	}
 	if err := s.approvals(ctx); err != nil {
@@ -212,26 +213,26 @@ func (s *story) upgrade(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if s.installed, err = s.installation(ctx); err != nil {
+	if s.installed, err = s.Installation(ctx); err != nil {
 		return err
 	}
-	was, err := s.settled(ctx, "the upgrade is in force with the old grant", inForce("3/4"))
+	was, err := s.Settled(ctx, "the upgrade is in force with the old grant", world.InForce("3/4"))
 	if err != nil {
 		return err
 	}
 	if err := s.approvals(ctx); err != nil {
 		return err
 	}
-	if err := await(ctx, "the upgrade waits for a review", func() (bool, string, error) {
-		if err := s.api.Get(ctx, client.ObjectKey{Name: plugin}, s.installed); err != nil {
+	if err := world.Await(ctx, "the upgrade waits for a review", func() (bool, string, error) {
+		if err := s.API.Get(ctx, client.ObjectKey{Name: world.Plugin}, s.installed); err != nil {
 			return false, "", fmt.Errorf("read the installation: %w", err)
 		}
-		c := condition(s.installed.Status.Conditions, v1alpha1.ConditionUpgradeReviewPending, s.installed.Generation)
-		return c.Status == metav1.ConditionTrue, describe(s.installed.Status.Conditions), nil
+		c := world.Condition(s.installed.Status.Conditions, v1alpha1.ConditionUpgradeReviewPending, s.installed.Generation)
+		return c.Status == metav1.ConditionTrue, world.Describe(s.installed.Status.Conditions), nil
 	}); err != nil {
 		return err
 	}
-	if err := s.kube(ctx, "get", "pi", plugin, "-o",
+	if err := s.Kube(ctx, "get", "pi", world.Plugin, "-o",
 		`jsonpath={.status.conditions[?(@.type=="UpgradeReviewPending")].message}{"\n"}`); err != nil {
 		return err
 	}
@@ -252,26 +253,26 @@ func (s *story) upgrade(ctx context.Context) error {
 	if err := s.apply(ctx, hasty); err != nil {
 		return err
 	}
-	now, err := s.settled(ctx, "the edit was looked at", inForce("3/4"))
+	now, err := s.Settled(ctx, "the edit was looked at", world.InForce("3/4"))
 	if err != nil {
 		return err
 	}
-	if err := s.kube(ctx, "get", "pca", "-n", "team-a", plugin, "-o",
+	if err := s.Kube(ctx, "get", "pca", "-n", "team-a", world.Plugin, "-o",
 		`jsonpath={.status.inactiveCapabilities}{"\n"}{.status.conditions[?(@.type=="ReviewRequired")].message}{"\n"}`); err != nil {
 		return err
 	}
 	inactive := slices.ContainsFunc(now.Status.InactiveCapabilities, func(c v1alpha1.InactiveCapability) bool {
 		return c.ID == string(readWorkspaces)
 	})
-	review := condition(now.Status.Conditions, v1alpha1.ConditionReviewRequired, now.Generation)
+	review := world.Condition(now.Status.Conditions, v1alpha1.ConditionReviewRequired, now.Generation)
 	if err := s.check(inactive && review.Status == metav1.ConditionTrue && now.Status.Revision == was.Status.Revision,
 		"it stays inactive, no revision was made, and ReviewRequired says what a human must do",
-		describe(now.Status.Conditions)); err != nil {
+		world.Describe(now.Status.Conditions)); err != nil {
 		return err
 	}
 
 	s.say("The human reviews version 2 and approves it: the new digest, and the act that it supersedes.")
-	s.git, err = s.commit("git/team-a/approval.yaml", draft(s.installed, now.Status.Act, "Version 2 reviewed.",
+	s.git, err = s.commit("git/team-a/approval.yaml", world.Draft(s.installed, now.Status.Act, "Version 2 reviewed.",
 		readTasks, readWorkflows, readWorkspaces, writeTasks))
 	if err != nil {
 		return err
@@ -279,7 +280,7 @@ func (s *story) upgrade(ctx context.Context) error {
 	if err := s.apply(ctx, s.git); err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, "the new grant is in force", inForce("4/4")); err != nil {
+	if _, err := s.Settled(ctx, "the new grant is in force", world.InForce("4/4")); err != nil {
 		return err
 	}
 	_, err = s.works(ctx, "now it works", "workspace", "--workspace", "team-a")
@@ -298,7 +299,7 @@ func (s *story) revoke(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.kube(ctx, "patch", "pca", plugin, "-n", "team-a", "--type=merge", "-p",
+	err = s.Kube(ctx, "patch", "pca", world.Plugin, "-n", "team-a", "--type=merge", "-p",
 		`{"spec":{"state":"Revoked","changedBy":"grace@example.com","reason":"Incident 42."}}`)
 	if err != nil {
 		return errors.Join(err, hammer.cmd.Process.Kill())
@@ -310,7 +311,7 @@ func (s *story) revoke(ctx context.Context) error {
 	var at time.Time
 	select {
 	case at = <-shown:
-	case <-time.After(patience):
+	case <-time.After(world.Patience):
 		return errors.New("the watch never showed the revocation")
 	}
 	s.say("%d writes; from the API server showing the revocation, the last success was answered after %s, the denial after %s.",
@@ -319,7 +320,7 @@ func (s *story) revoke(ctx context.Context) error {
 		"the next write was denied at once: "+revoked, last.outcome()+": "+last.Message); err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, "the revocation is fenced", func(o *v1alpha1.PluginCapabilityApproval) bool {
+	if _, err := s.Settled(ctx, "the revocation is fenced", func(o *v1alpha1.PluginCapabilityApproval) bool {
 		return o.Status.State == v1alpha1.StateRevoked
 	}); err != nil {
 		return err
@@ -339,32 +340,32 @@ func (s *story) applyAgain(ctx context.Context) error {
 	if err := s.apply(ctx, s.git); err != nil {
 		return err
 	}
-	now, err := s.settled(ctx, "the old manifest was looked at", func(o *v1alpha1.PluginCapabilityApproval) bool {
+	now, err := s.Settled(ctx, "the old manifest was looked at", func(o *v1alpha1.PluginCapabilityApproval) bool {
 		return o.Spec.State == v1alpha1.StateActive &&
-			condition(o.Status.Conditions, v1alpha1.ConditionReviewRequired, o.Generation).Status == metav1.ConditionTrue
+			world.Condition(o.Status.Conditions, v1alpha1.ConditionReviewRequired, o.Generation).Status == metav1.ConditionTrue
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.kube(ctx, "get", "pca", "-n", "team-a", "-o", "wide"); err != nil {
+	if err := s.Kube(ctx, "get", "pca", "-n", "team-a", "-o", "wide"); err != nil {
 		return err
 	}
-	if err := s.kube(ctx, "get", "pca", "-n", "team-a", plugin, "-o",
+	if err := s.Kube(ctx, "get", "pca", "-n", "team-a", world.Plugin, "-o",
 		`jsonpath={.status.conditions[?(@.type=="ReviewRequired")].message}{"\n"}`); err != nil {
 		return err
 	}
-	review := condition(now.Status.Conditions, v1alpha1.ConditionReviewRequired, now.Generation)
+	review := world.Condition(now.Status.Conditions, v1alpha1.ConditionReviewRequired, now.Generation)
 	if err := s.check(now.Status.State == v1alpha1.StateRevoked && review.Reason == v1alpha1.ReasonActAlreadyUsed &&
 		now.Status.Act != "" && strings.Contains(review.Message, now.Status.Act),
 		"it stays revoked: the act is used, and the message names the one that a new grant must give",
-		describe(now.Status.Conditions)); err != nil {
+		world.Describe(now.Status.Conditions)); err != nil {
 		return err
 	}
 	if _, err := s.denied(ctx, revoked, "the plugin is still denied", "list", "--workspace", "team-a"); err != nil {
 		return err
 	}
 	s.say("A human who wants it back puts that name into the file: a new act.")
-	s.git, err = s.commit("git/team-a/approval.yaml", draft(s.installed, now.Status.Act, "Incident 42 is closed.",
+	s.git, err = s.commit("git/team-a/approval.yaml", world.Draft(s.installed, now.Status.Act, "Incident 42 is closed.",
 		readTasks, readWorkflows, readWorkspaces, writeTasks))
 	if err != nil {
 		return err
@@ -372,7 +373,7 @@ func (s *story) applyAgain(ctx context.Context) error {
 	if err := s.apply(ctx, s.git); err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, "the new grant is in force", inForce("4/4")); err != nil {
+	if _, err := s.Settled(ctx, "the new grant is in force", world.InForce("4/4")); err != nil {
 		return err
 	}
 	_, err = s.works(ctx, "now it works again", "list", "--workspace", "team-a")
@@ -380,10 +381,10 @@ func (s *story) applyAgain(ctx context.Context) error {
 }
 
 func (s *story) reinstall(ctx context.Context) error {
-	if err := s.kube(ctx, "delete", "pi", plugin); err != nil {
+	if err := s.Kube(ctx, "delete", "pi", world.Plugin); err != nil {
 		return err
 	}
-	if _, err := s.settled(ctx, "uninstalling has revoked", func(o *v1alpha1.PluginCapabilityApproval) bool {
+	if _, err := s.Settled(ctx, "uninstalling has revoked", func(o *v1alpha1.PluginCapabilityApproval) bool {
 		return o.Status.State == v1alpha1.StateRevoked
 	}); err != nil {
 		return err
@@ -391,9 +392,9 @@ func (s *story) reinstall(ctx context.Context) error {
 	if err := s.approvals(ctx); err != nil {
 		return err
 	}
-	if err := await(ctx, "the token of an uninstalled plugin proves nothing", func() (bool, string, error) {
+	if err := world.Await(ctx, "the token of an uninstalled plugin proves nothing", func() (bool, string, error) {
 		r, err := s.pluginQuietly(ctx, "context")
-		return strings.Contains(r.stderr, "does not accept the token"), r.stdout + r.stderr, err
+		return strings.Contains(r.Stderr, "does not accept the token"), r.Stdout + r.Stderr, err
 	}); err != nil {
 		return err
 	}
@@ -405,7 +406,7 @@ func (s *story) reinstall(ctx context.Context) error {
 	}
 	before := s.installed.Status
 	var err error
-	if s.installed, err = s.installation(ctx); err != nil {
+	if s.installed, err = s.Installation(ctx); err != nil {
 		return err
 	}
 	if err := s.check(s.installed.Status.InstallationID != before.InstallationID &&
@@ -416,8 +417,8 @@ func (s *story) reinstall(ctx context.Context) error {
 	if err := s.apply(ctx, s.git); err != nil {
 		return err
 	}
-	now, err := s.observed(ctx, "the old approval was looked at", func(o *v1alpha1.PluginCapabilityApproval) bool {
-		review := condition(o.Status.Conditions, v1alpha1.ConditionReviewRequired, o.Generation)
+	now, err := s.Observed(ctx, "the old approval was looked at", func(o *v1alpha1.PluginCapabilityApproval) bool {
+		review := world.Condition(o.Status.Conditions, v1alpha1.ConditionReviewRequired, o.Generation)
 		return review.Reason == v1alpha1.ReasonInstallationMismatch
 	})
 	if err != nil {
@@ -426,36 +427,36 @@ func (s *story) reinstall(ctx context.Context) error {
 	if err := s.approvals(ctx); err != nil {
 		return err
 	}
-	if err := s.kube(ctx, "get", "pca", "-n", "team-a", plugin, "-o",
+	if err := s.Kube(ctx, "get", "pca", "-n", "team-a", world.Plugin, "-o",
 		`jsonpath={.status.conditions[?(@.type=="ReviewRequired")].message}{"\n"}`); err != nil {
 		return err
 	}
 	if err := s.check(len(now.Status.EffectiveCapabilities) == 0 && now.Status.State != v1alpha1.StateActive,
 		"the old approval is about another installation, says so, and grants nothing",
-		describe(now.Status.Conditions)); err != nil {
+		world.Describe(now.Status.Conditions)); err != nil {
 		return err
 	}
-	if err := await(ctx, "the new installation is known", func() (bool, string, error) {
+	if err := world.Await(ctx, "the new installation is known", func() (bool, string, error) {
 		r, err := s.pluginQuietly(ctx, "context")
-		return r.code == 0, r.stderr, err
+		return r.Code == 0, r.Stderr, err
 	}); err != nil {
 		return err
 	}
 	if _, err := s.denied(ctx, missing, "the plugin is denied", "list", "--workspace", "team-a"); err != nil {
 		return err
 	}
-	_, err = s.commit("next-approval.yaml", draft(s.installed, "", "Installed anew, reviewed.",
+	_, err = s.commit("next-approval.yaml", world.Draft(s.installed, "", "Installed anew, reviewed.",
 		readTasks, readWorkflows, readWorkspaces, writeTasks))
 	return err
 }
 
 func (s *story) history(ctx context.Context) error {
-	if err := s.kube(ctx, "get", "pcae", "-l", v1alpha1.LabelWorkspaceID+"=team-a",
+	if err := s.Kube(ctx, "get", "pcae", "-l", v1alpha1.LabelWorkspaceID+"=team-a",
 		"--sort-by=.spec.revision", "-o", "wide"); err != nil {
 		return err
 	}
 	var list v1alpha1.PluginCapabilityApprovalEventList
-	if err := s.api.List(ctx, &list, client.MatchingLabels{v1alpha1.LabelWorkspaceID: "team-a"}); err != nil {
+	if err := s.API.List(ctx, &list, client.MatchingLabels{v1alpha1.LabelWorkspaceID: "team-a"}); err != nil {
 		return fmt.Errorf("list the events: %w", err)
 	}
 	// The new installation was never granted anything here: all is about the first.

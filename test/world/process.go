@@ -1,4 +1,4 @@
-package main
+package world
 
 import (
 	"bytes"
@@ -16,25 +16,29 @@ import (
 
 const (
 	stopGrace = 15 * time.Second
-	// pollEvery and patience bound every wait for another process.
+	// Patience bounds every wait for another process.
+	Patience  = 20 * time.Second
 	pollEvery = 20 * time.Millisecond
-	patience  = 20 * time.Second
 )
 
-// process is a child that runs until it is stopped.
-type process struct {
-	cmd   *exec.Cmd
-	log   string
-	ended chan struct{}
-	err   error // of the end; read it after ended
+// Process is a child that runs until it is stopped.
+type Process struct {
+	// Log is the path of its log.
+	Log string
+	// Ended is closed when it has ended.
+	Ended <-chan struct{}
+
+	cmd *exec.Cmd
+	err error // of the end; read it after Ended
 }
 
 // spawn starts a child that logs into a file of dir and whose id is recorded there,
-// so that it doesn't outlive a demo that was killed.
-func spawn(dir, binary string, args ...string) (*process, error) {
+// so that it doesn't outlive an owner that was killed.
+func spawn(dir, binary string, args ...string) (*Process, error) {
 	name := filepath.Base(binary)
-	p := &process{log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
-	log, err := os.Create(p.log)
+	ended := make(chan struct{})
+	p := &Process{Log: filepath.Join(dir, name+".log"), Ended: ended}
+	log, err := os.Create(p.Log)
 	if err != nil {
 		return nil, fmt.Errorf("create the log of %s: %w", name, err)
 	}
@@ -46,28 +50,28 @@ func spawn(dir, binary string, args ...string) (*process, error) {
 	}
 	go func() {
 		p.err = p.cmd.Wait()
-		close(p.ended)
+		close(ended)
 	}()
 	pid := []byte(strconv.Itoa(p.cmd.Process.Pid))
 	if err := os.WriteFile(filepath.Join(dir, name+".pid"), pid, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("record the process id of %s: %w", name, err), p.stop())
+		return nil, errors.Join(fmt.Errorf("record the process id of %s: %w", name, err), p.Stop())
 	}
 	return p, nil
 }
 
-// stop asks the child to end, kills it if it doesn't, and waits.
-func (p *process) stop() error {
+// Stop asks the child to end, kills it if it doesn't, and waits.
+func (p *Process) Stop() error {
 	select {
-	case <-p.ended:
+	case <-p.Ended:
 		return nil
 	default:
 	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may just have ended
 	select {
-	case <-p.ended:
+	case <-p.Ended:
 	case <-time.After(stopGrace):
 		_ = p.cmd.Process.Kill()
-		<-p.ended
+		<-p.Ended
 		return fmt.Errorf("%s did not end in %v and was killed", filepath.Base(p.cmd.Path), stopGrace)
 	}
 	if p.err != nil {
@@ -76,10 +80,10 @@ func (p *process) stop() error {
 	return nil
 }
 
-// lastWords is an error that holds the end of the child's log.
-func (p *process) lastWords() error {
+// LastWords is an error that holds the end of the child's log.
+func (p *Process) LastWords() error {
 	const most = 25
-	data, err := os.ReadFile(p.log)
+	data, err := os.ReadFile(p.Log)
 	if err != nil {
 		return fmt.Errorf("read the log of %s: %w", filepath.Base(p.cmd.Path), err)
 	}
@@ -88,31 +92,32 @@ func (p *process) lastWords() error {
 		filepath.Base(p.cmd.Path), strings.Join(lines[max(0, len(lines)-most):], "\n"))
 }
 
-// result is a command that has ended.
-type result struct {
-	stdout, stderr string
-	code           int
+// Result is a command that has ended.
+type Result struct {
+	Stdout, Stderr string
+	Code           int
 }
 
-// execute runs a command to its end. Only what kept it from running is an error.
-func execute(ctx context.Context, dir string, env []string, binary string, args ...string) (result, error) {
+// Run runs a command at the top of the tree, to its end. Only what kept it from running is an error.
+func (w *World) Run(ctx context.Context, env []string, binary string, args ...string) (Result, error) {
 	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	cmd.Dir, cmd.Env = w.root, append(os.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopGrace
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	r := result{stdout: stdout.String(), stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}
+	r := Result{Stdout: stdout.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && (!exited || ctx.Err() != nil) {
 		return r, fmt.Errorf("run %s: %w", filepath.Base(binary), errors.Join(err, ctx.Err()))
 	}
 	return r, nil
 }
 
-// await polls until done holds. seen is told when it never does.
-func await(ctx context.Context, what string, done func() (holds bool, seen string, err error)) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// Await polls until done holds. What was seen last is told when it never
+// does.
+func Await(ctx context.Context, what string, done func() (holds bool, seen string, err error)) error {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
