@@ -2,6 +2,8 @@ package identity_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -415,6 +417,119 @@ func TestI1_EveryCallChecksThePodAndTheInstallation(t *testing.T) {
 		w.directory.registration.Store(nil)
 		w.refused(token, "no installation names")
 	})
+}
+
+// forge returns a token that says something else of itself, under the signature
+// that it had.
+func forge(t *testing.T, token string, change func(said map[string]any)) string {
+	t.Helper()
+	parts := strings.Split(token, ".")
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	must(t, err)
+	var said map[string]any
+	must(t, json.Unmarshal(text, &said))
+	change(said)
+	text, err = json.Marshal(said)
+	must(t, err)
+	parts[1] = base64.RawURLEncoding.EncodeToString(text)
+	return strings.Join(parts, ".")
+}
+
+// boundPod is the pod that claims name.
+func boundPod(said map[string]any) map[string]any {
+	kubernetes, _ := said["kubernetes.io"].(map[string]any)
+	pod, _ := kubernetes["pod"].(map[string]any)
+	return pod
+}
+
+// A token that gives the UID of a running pod to another name is refused, and
+// its refusal is not the pod's.
+func TestI1_ForgedTokenSaysNothingAboutAPod(t *testing.T) {
+	w := newWorld(t)
+	auth := w.authenticator(w.reviewer, w.watchPods(false)) // the pod is not in the watch yet
+	good := w.good()
+	for _, name := range []string{"plugin-9", "..", "a/b", strings.Repeat("x", 300)} {
+		_, err := auth.Authenticate(t.Context(), forge(t, good, func(said map[string]any) { boundPod(said)["name"] = name }))
+		if !errors.Is(err, identity.ErrUnauthenticated) {
+			t.Errorf("a pod called %.20q: %v", name, err)
+		}
+	}
+	if _, err := auth.Authenticate(t.Context(), good); err != nil {
+		t.Errorf("after forged tokens of the same pod: %v", err)
+	}
+	if n := w.reviewer.reviews.Load(); n != 1 {
+		t.Errorf("%d reviews, want that of the good token alone", n)
+	}
+}
+
+// gated holds the reviews of all tokens but one.
+type gated struct {
+	identity.Reviewer
+	free string
+	held atomic.Int64
+	open chan struct{}
+}
+
+func (g *gated) Review(ctx context.Context, token, audience string) (identity.Review, error) {
+	if token != g.free {
+		g.held.Add(1)
+		<-g.open
+	}
+	return g.Reviewer.Review(ctx, token, audience)
+}
+
+// directories asks one after another.
+type directories []*directory
+
+func (d directories) Registration(account identity.Account) (identity.Registration, bool) {
+	for _, one := range d {
+		if r, ok := one.Registration(account); ok {
+			return r, true
+		}
+	}
+	return identity.Registration{}, false
+}
+
+// Forged tokens that say all the right things about one plugin are refused, and
+// keep no other plugin from being asked about.
+func TestI1_ForgedTokensLeaveRoomForOthers(t *testing.T) {
+	w := newWorld(t)
+	account := w.createAccount("other")
+	pod := w.createPod("other-0", "other", "")
+	w.seePod(pod.Name, string(pod.UID))
+	other := &directory{account: identity.Account{Namespace: w.namespace, Name: "other"}}
+	other.registration.Store(&identity.Registration{InstallationID: "inst-2", ServiceAccountUID: string(account.UID)})
+	fresh := w.token("other", pod, contract.Audience)
+	reviewer := &gated{Reviewer: w.reviewer, free: fresh, open: make(chan struct{})}
+	auth := identity.NewAuthenticator(reviewer, w.pods, directories{w.directory, other}, w.now)
+
+	good := w.good()
+	var forgers sync.WaitGroup
+	var refused, unavailable atomic.Int64
+	const forged = 200
+	for i := range forged {
+		token := forge(t, good, func(said map[string]any) { said["jti"] = fmt.Sprint(i) })
+		forgers.Go(func() {
+			switch _, err := auth.Authenticate(t.Context(), token); {
+			case errors.Is(err, identity.ErrUnauthenticated):
+				refused.Add(1)
+			case errors.Is(err, identity.ErrUnavailable):
+				unavailable.Add(1)
+			default:
+				t.Errorf("a forged token: %v", err)
+			}
+		})
+	}
+	w.eventually("the forgers have their share", func() bool { return reviewer.held.Load()+unavailable.Load() == forged })
+	got, err := auth.Authenticate(t.Context(), fresh)
+	if err != nil || got.InstallationID != "inst-2" {
+		t.Errorf("another plugin's first call: %+v, %v", got, err)
+	}
+	close(reviewer.open)
+	forgers.Wait()
+	if refused.Load() == 0 || refused.Load() > 16 {
+		t.Errorf("%d forged tokens were asked about at once, want some and at most 16", refused.Load())
+	}
 }
 
 func TestI6_UnreachableAPIServerIsUnavailable(t *testing.T) {

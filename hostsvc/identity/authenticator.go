@@ -32,8 +32,10 @@ const (
 	refusalMemory = 5 * time.Second
 	// askTimeout bounds one question to the API server.
 	askTimeout = 5 * time.Second
-	// maxQuestions bounds the questions to the API server in flight.
-	maxQuestions = 64
+	// maxQuestions bounds the questions to the API server in flight,
+	// maxQuestionsOfOne those about one ServiceAccount.
+	maxQuestions      = 64
+	maxQuestionsOfOne = 16
 	// maxTokens bounds the tokens in memory; a pod has one or two at a time.
 	maxTokens = 16 << 10
 	// maxRefusals bounds the refused tokens and the absent pods in memory.
@@ -64,9 +66,9 @@ type Authenticator struct {
 
 	tokens    *memory[tokenKey, *verified]
 	refused   *memory[tokenKey, string]
-	absent    *memory[string, struct{}]
+	absent    *memory[podKey, struct{}]
 	asking    singleflight.Group
-	questions chan struct{}
+	questions *places
 }
 
 // tokenKey is the SHA-256 of a token: the memory holds no token.
@@ -77,6 +79,10 @@ type tokenKey [sha256.Size]byte
 func keyOf(token string) tokenKey {
 	return sha256.Sum256(unsafe.Slice(unsafe.StringData(token), len(token))) //nolint:gosec // only read
 }
+
+// podKey is a pod as a token names it. A token that names another pod with the
+// UID of a running one must say nothing about the latter.
+type podKey struct{ namespace, name, uid string }
 
 // verified is what the API server vouched for.
 type verified struct {
@@ -93,8 +99,8 @@ func NewAuthenticator(reviewer Reviewer, pods Pods, directory Directory, now fun
 		reviewer: reviewer, pods: pods, directory: directory, now: now,
 		tokens:    newMemory[tokenKey, *verified](maxTokens),
 		refused:   newMemory[tokenKey, string](maxRefusals),
-		absent:    newMemory[string, struct{}](maxRefusals),
-		questions: make(chan struct{}, maxQuestions),
+		absent:    newMemory[podKey, struct{}](maxRefusals),
+		questions: newPlaces(maxQuestions, maxQuestionsOfOne),
 	}
 }
 
@@ -114,7 +120,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, bearer string) (Princi
 	if err != nil {
 		return Principal{}, err
 	}
-	if err := a.checkPod(ctx, token.account.Namespace, token.podName, token.podUID, now); err != nil {
+	if err := a.checkPod(ctx, token.account, token.podName, token.podUID, now); err != nil {
 		return Principal{}, err
 	}
 	return Principal{
@@ -143,10 +149,10 @@ func (a *Authenticator) registered(account Account, uid string) (Registration, e
 // The watch decides; where it has not shown this pod, or shows another one of
 // the name, a live read does: a watch may lag. Only "not there" is remembered,
 // a UID never comes back; "there" is the watch's to say.
-func (a *Authenticator) checkPod(ctx context.Context, namespace, name, uid string, now time.Time) error {
-	pod, found := a.pods.Pod(namespace, name)
+func (a *Authenticator) checkPod(ctx context.Context, account Account, name, uid string, now time.Time) error {
+	pod, found := a.pods.Pod(account.Namespace, name)
 	if !found || pod.UID != uid {
-		return a.checkLivePod(ctx, namespace, name, uid, now)
+		return a.checkLivePod(ctx, account, name, uid, now)
 	}
 	if pod.Deleting {
 		return refuse("the pod is being deleted")
@@ -154,18 +160,20 @@ func (a *Authenticator) checkPod(ctx context.Context, namespace, name, uid strin
 	return nil
 }
 
-func (a *Authenticator) checkLivePod(ctx context.Context, namespace, name, uid string, now time.Time) error {
-	if _, absent := a.absent.get(uid, now); absent {
+func (a *Authenticator) checkLivePod(ctx context.Context, account Account, name, uid string, now time.Time) error {
+	key := podKey{account.Namespace, name, uid}
+	if _, absent := a.absent.get(key, now); absent {
 		return refuse("the pod does not exist, or is being deleted")
 	}
-	_, err := a.ask(ctx, "pod/"+uid, func(ctx context.Context) (any, error) {
-		pod, found, err := a.pods.Live(ctx, namespace, name)
+	question := strings.Join([]string{"pod", account.Namespace, account.Name, name, uid}, "\x00")
+	_, err := a.ask(ctx, account, question, func(ctx context.Context) (any, error) {
+		pod, found, err := a.pods.Live(ctx, account.Namespace, name)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("%w: read the pod: %w", ErrUnavailable, err)
 		case !found || pod.UID != uid || pod.Deleting:
 			now := a.now()
-			a.absent.put(uid, struct{}{}, now, now.Add(refusalMemory))
+			a.absent.put(key, struct{}{}, now, now.Add(refusalMemory))
 			return nil, refuse("the pod does not exist, or is being deleted")
 		}
 		return nil, nil //nolint:nilnil // the answer is that nothing is wrong
@@ -190,10 +198,10 @@ func (a *Authenticator) verify(ctx context.Context, key tokenKey, bearer string,
 	if _, err := a.registered(said.account, said.accountUID); err != nil {
 		return nil, err
 	}
-	if err := a.checkPod(ctx, said.account.Namespace, said.podName, said.podUID, now); err != nil {
+	if err := a.checkPod(ctx, said.account, said.podName, said.podUID, now); err != nil {
 		return nil, err
 	}
-	token, err := a.ask(ctx, string(key[:]), func(ctx context.Context) (any, error) {
+	token, err := a.ask(ctx, said.account, "token\x00"+string(key[:]), func(ctx context.Context) (any, error) {
 		return a.review(ctx, key, bearer, said)
 	})
 	if err != nil {
@@ -240,16 +248,15 @@ func (c claims) disagree(r Review) string {
 	return ""
 }
 
-// ask puts one question to the API server, together with everyone who has the
-// same one. A caller that goes away takes nothing from the others.
-func (a *Authenticator) ask(ctx context.Context, key string, question func(context.Context) (any, error)) (any, error) {
+// ask puts one question about an account to the API server, together with
+// everyone who has the same one. A caller that goes away takes nothing from the
+// others.
+func (a *Authenticator) ask(ctx context.Context, account Account, key string, question func(context.Context) (any, error)) (any, error) {
 	answer := a.asking.DoChan(key, func() (any, error) {
-		select {
-		case a.questions <- struct{}{}:
-			defer func() { <-a.questions }()
-		default:
-			return nil, fmt.Errorf("%w: %d questions to the API server are in flight", ErrUnavailable, maxQuestions)
+		if !a.questions.take(account) {
+			return nil, fmt.Errorf("%w: too many questions to the API server are in flight", ErrUnavailable)
 		}
+		defer a.questions.leave(account)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
 		return question(ctx)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
+
 	"github.com/kandev/plugin-host/contract"
 )
 
@@ -110,6 +112,8 @@ func (raw *rawClaims) check() (claims, error) {
 		return claims{}, errors.New("the token is not bound to its ServiceAccount")
 	case bound.Pod.Name == "" || bound.Pod.UID == "":
 		return claims{}, errors.New("the token is not bound to a pod")
+	case len(path.IsValidPathSegmentName(bound.Pod.Name)) > 0:
+		return claims{}, errors.New("the token's pod has no usable name")
 	case !(raw.Expires >= 1 && raw.Expires < maxExpirySeconds):
 		return claims{}, errors.New("the token has no usable expiry")
 	}
