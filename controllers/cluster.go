@@ -2,7 +2,9 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,9 +28,13 @@ const (
 // fence.Intent.
 type cluster struct {
 	live     client.Reader
+	store    Store
 	view     *view.View
 	bindings *bindings
 	policy   authority.Policy
+
+	// owned holds the IDs that the store has confirmed, by object UID.
+	owned sync.Map
 }
 
 // Read implements fence.Intent.
@@ -104,8 +110,10 @@ func (c *cluster) reportsFor(ctx context.Context, approval *v1alpha1.PluginCapab
 func (c *cluster) installation(ctx context.Context, id string) (name string, object *v1alpha1.PluginInstallation, err error) {
 	name, known := c.view.InstallationName(id)
 	if known {
-		object, err = c.installationNamed(ctx, name)
-		if err != nil || (object != nil && object.Status.InstallationID == id) {
+		if object, err = c.installationNamed(ctx, name); err != nil {
+			return name, nil, err
+		}
+		if owns, err := c.owns(ctx, object, id); err != nil || owns {
 			return name, object, err
 		}
 	}
@@ -114,12 +122,17 @@ func (c *cluster) installation(ctx context.Context, id string) (name string, obj
 		return "", nil, fmt.Errorf("look for installation %s: %w", id, err)
 	}
 	for i := range all.Items {
-		if found := &all.Items[i]; found.Status.InstallationID == id {
-			if found.DeletionTimestamp != nil {
-				found = nil
-			}
-			return all.Items[i].Name, found, nil
+		owns, err := c.owns(ctx, &all.Items[i], id)
+		if err != nil {
+			return "", nil, err
 		}
+		if !owns {
+			continue
+		}
+		if all.Items[i].DeletionTimestamp != nil {
+			return all.Items[i].Name, nil, nil
+		}
+		return all.Items[i].Name, &all.Items[i], nil
 	}
 	if known {
 		return name, nil, nil
@@ -133,6 +146,27 @@ func (c *cluster) installation(ctx context.Context, id string) (name string, obj
 	}
 	// Nobody knows its name any more; the ID is one.
 	return id, nil, nil
+}
+
+// owns tells whether an installation ID is an object's: the status says so, and
+// the store has minted it for no other. Else whoever writes a status could
+// inherit the authority of another installation.
+func (c *cluster) owns(ctx context.Context, object *v1alpha1.PluginInstallation, id string) (bool, error) {
+	if object == nil || object.Status.InstallationID != id {
+		return false, nil
+	}
+	if confirmed, ok := c.owned.Load(object.UID); ok && confirmed == id {
+		return true, nil
+	}
+	err := c.store.AdoptInstallation(ctx, string(object.UID), object.Name, id)
+	if errors.Is(err, ErrInstallationKnown) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("confirm the ID of installation %s: %w", object.Name, err)
+	}
+	c.owned.Store(object.UID, id)
+	return true, nil
 }
 
 func (c *cluster) installationNamed(ctx context.Context, name string) (*v1alpha1.PluginInstallation, error) {

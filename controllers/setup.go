@@ -76,7 +76,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	writer := client.WithFieldValidation(mgr.GetClient(), metav1.FieldValidationStrict)
 
 	bound := &bindings{store: o.Store, view: o.View}
-	objects := &cluster{live: live, view: o.View, bindings: bound, policy: o.Policy}
+	objects := &cluster{live: live, store: o.Store, view: o.View, bindings: bound, policy: o.Policy}
 	status := &statuses{live: live, writer: writer, now: o.Now}
 	history := &events{live: live, writer: writer}
 

@@ -47,6 +47,7 @@ func (s *sweep) once(ctx context.Context, all bool) error {
 		return err
 	}
 	now := s.now()
+	// Whether it is gone, a live read says.
 	gone := map[string]struct{}{}
 	for i := range rows {
 		row := &rows[i]
@@ -54,7 +55,7 @@ func (s *sweep) once(ctx context.Context, all bool) error {
 		if all || behind(row, s.view.Observe(row.Key), installed, now) {
 			s.passes.add(row.Key)
 		}
-		if !installed && (all || row.State != authority.StateRevoked) {
+		if all || (!installed && row.State != authority.StateRevoked) {
 			gone[row.Key.InstallationID] = struct{}{}
 		}
 	}

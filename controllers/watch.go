@@ -173,6 +173,9 @@ func (w *watch) handleNext(ctx context.Context) bool {
 	}
 	defer w.queue.Done(place)
 	if err := w.findBinding(ctx, place); err != nil {
+		if ctx.Err() == nil {
+			w.log.Error(err, "The binding of an approval's workspace is not known", "namespace", place.Namespace, "name", place.Name)
+		}
 		w.queue.AddRateLimited(place)
 		return true
 	}

@@ -165,6 +165,31 @@ var _ = Describe("I3 I4 I7: a process killed", func() {
 		Expect(story(ctx, s.key(ctx))).To(Equal([]string{"Grant Human", "Revoke ApprovalDeleted"}))
 	})
 
+	It("I1: while a status claims another installation's ID: it inherits nothing", func(ctx SpecContext) {
+		db := newDatabase(ctx, onSQLite)
+		h := start(db)
+		s, thief := newScene(ctx, readTasks, writeTasks), &scene{plugin: unique("thief")}
+		s.grant(ctx, writeTasks)
+		key := s.key(ctx)
+		h.kill()
+		newNamespace(ctx, thief.plugin)
+		newServiceAccount(ctx, thief.plugin, thief.plugin)
+		thief.install(ctx, readTasks, writeTasks)
+		claimed := thief.installation(ctx)
+		claimed.Status.InstallationID = key.InstallationID
+		Expect(api.Status().Update(ctx, claimed)).To(Succeed())
+		Expect(api.Delete(ctx, s.installation(ctx))).To(Succeed())
+
+		h = start(db)
+		s.refused(ctx, h, key, contract.ReasonCapabilityRevoked)
+		Eventually(func() (bool, error) { return h.store.Tombstoned(ctx, key.InstallationID) }).Should(BeTrue())
+		Eventually(func() []string { return story(ctx, key) }).Should(HaveExactElements(
+			Equal("Grant Human"), HavePrefix("Revoke ")))
+		Eventually(func(g Gomega) {
+			g.Expect(why(thief.installation(ctx).Status.Conditions, v1alpha1.ConditionAccepted)).To(Equal(v1alpha1.ReasonHistoryLost))
+		}).Should(Succeed())
+	})
+
 	It("I13: while everything is deleted in any order: the sweep revokes it", func(ctx SpecContext) {
 		db := newDatabase(ctx, onSQLite)
 		h := start(db)

@@ -116,11 +116,11 @@ func (h *host) now() time.Time { return time.Now().Add(time.Duration(h.skew.Load
 
 // at is called before and after each effect. After its death a process has no
 // effect any more, whatever its goroutines still try.
-func (h *host) at(s step) error {
+func (h *host) at(here step, armed *step) error {
 	if h.dead.Load() {
 		return errKilled
 	}
-	if k := h.killAt.Load(); k != nil && *k == s && h.dead.CompareAndSwap(false, true) {
+	if armed != nil && *armed == here && h.dead.CompareAndSwap(false, true) {
 		close(h.killed)
 		h.stop()
 		return errKilled
@@ -128,14 +128,17 @@ func (h *host) at(s step) error {
 	return nil
 }
 
+// around dies at what was armed before the effect began: a test may have seen
+// the effect, and armed for the next one, before this returns.
 func (h *host) around(before, after step, effect func() error) error {
-	if err := h.at(before); err != nil {
+	armed := h.killAt.Load()
+	if err := h.at(before, armed); err != nil {
 		return err
 	}
 	if err := effect(); err != nil {
 		return err
 	}
-	return h.at(after)
+	return h.at(after, armed)
 }
 
 // kill ends the process as it stands.
