@@ -87,7 +87,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: control-plane postgres ## Measure; the output ends with lines "BENCH <name> <value> <unit>"
+bench: build postgres ## Measure; the output ends with lines "BENCH <name> <value> <unit>"
 	@$(USE_TOOLS); go run ./test/bench
 
 ##@ Try

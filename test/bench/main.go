@@ -59,6 +59,7 @@ var parts = []struct {
 	{"read", measureReads},
 	{"write", measureSQLiteWrites},
 	{"postgres", measurePostgresWrites},
+	{"revoke", measureRevocation},
 }
 
 // run measures the named parts, all of them when none is named.
