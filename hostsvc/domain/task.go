@@ -29,6 +29,9 @@ var taskStates = []TaskState{
 	TaskWaitingForInput, TaskCompleted, TaskFailed, TaskCancelled,
 }
 
+// Known tells whether it is a state of a task at all.
+func (s TaskState) Known() bool { return slices.Contains(taskStates, s) }
+
 // Terminal tells whether the state ends a task.
 func (s TaskState) Terminal() bool {
 	return s == TaskCompleted || s == TaskFailed || s == TaskCancelled
@@ -206,7 +209,7 @@ func (p TaskPatch) Check() *contract.FieldError {
 		}
 	}
 	if p.State != nil {
-		if !slices.Contains(taskStates, TaskState(*p.State)) || TaskState(*p.State) == TaskScheduling {
+		if state := TaskState(*p.State); !state.Known() || state == TaskScheduling {
 			return malformed("state", "is not a state that a caller can set")
 		}
 	}

@@ -28,9 +28,32 @@ type List[T any] struct {
 	SnapshotVersion string
 }
 
+const (
+	// pageBytes bounds the items of one page as they are sent: a client takes
+	// 4 MB of one answer unless it says otherwise, and a page in the making is
+	// held in memory several times. A page that reaches it ends early, with a
+	// cursor; it has one item at least.
+	pageBytes = 1 << 20
+	// fetchStep is how many items are read from the store at a time.
+	fetchStep = 64
+	// itemBytes is what an item takes beside its long texts, at most.
+	itemBytes = 1 << 10
+)
+
+// kind is what a list needs to know of its items.
+type kind[T any] struct {
+	// key is the one that the list is ordered by.
+	key func(T) string
+	// size is the length of the texts of an item that have no small bound.
+	size func(T) int
+}
+
+// source lists at most limit items above after, as of a version.
+type source[T any] func(s Snapshot, asOf domain.Version, after string, limit int) ([]T, error)
+
 // list reads one page. The first page takes the newest version as the list's
 // snapshot; the cursor seals it, so that all pages show one world (I10).
-func list[T any](ctx context.Context, r *Reader, installationID string, m admission.Method, env admission.Envelope, page Page, filter any, check *admission.Refusal, fetch func(s Snapshot, asOf domain.Version, after string, limit int) ([]T, error), key func(T) string) (List[T], Receipt, *admission.Refusal) {
+func list[T any](ctx context.Context, r *Reader, installationID string, m admission.Method, env admission.Envelope, page Page, filter any, check *admission.Refusal, of kind[T], from source[T]) (List[T], Receipt, *admission.Refusal) {
 	limit, position, digest, refusal := r.openPage(installationID, m, env, page, filter)
 	if check == nil {
 		check = refusal
@@ -50,20 +73,43 @@ func list[T any](ctx context.Context, r *Reader, installationID string, m admiss
 		if next.Snapshot < oldest || next.Snapshot > newest {
 			return List[T]{}, 0, staleCursor("the list's snapshot is no longer kept; start again")
 		}
-		items, err := fetch(s, next.Snapshot, next.After, limit+1)
+		items, more, err := of.collect(s, from, next.Snapshot, next.After, limit)
 		if err != nil {
 			return List[T]{}, 0, fmt.Errorf("list: %w", err)
 		}
 		out := List[T]{Items: items, SnapshotVersion: domain.ResourceVersion(s.StoreEpoch(), next.Snapshot)}
-		if len(items) > limit {
-			out.Items = items[:limit]
-			next.After = key(items[limit-1])
+		if more {
+			next.After = of.key(items[len(items)-1])
 			if out.NextCursor, err = r.Cursors.Seal(binding(installationID, m, env, digest), next); err != nil {
 				return List[T]{}, 0, err
 			}
 		}
 		return out, next.Snapshot, nil
 	})
+}
+
+// collect returns the items of one page, and whether there are more.
+func (k kind[T]) collect(s Snapshot, from source[T], asOf domain.Version, after string, limit int) (items []T, more bool, err error) {
+	bytes := 0
+	for {
+		// One beyond the page tells whether there is a next one.
+		step := min(limit+1-len(items), fetchStep)
+		fetched, err := from(s, asOf, after, step)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, item := range fetched {
+			bytes += itemBytes + k.size(item)
+			if len(items) == limit || len(items) > 0 && bytes > pageBytes {
+				return items, true, nil
+			}
+			items = append(items, item)
+			after = k.key(item)
+		}
+		if len(fetched) < step {
+			return items, false, nil
+		}
+	}
 }
 
 // openPage checks a page and opens its cursor; position is nil for a first

@@ -115,6 +115,34 @@ func all(t *testing.T, r *Reader, limit int32, between func()) (ids []string, pa
 	}
 }
 
+// A page ends at its bytes, with one item at least, and shows no item twice.
+func TestList_PagesEndAtTheirBytes(t *testing.T) {
+	for _, c := range []struct{ tasks, each, most int }{
+		{10, pageBytes + 1, 1},
+		{10, pageBytes / 2, 1},
+		{10, pageBytes/2 - itemBytes - 5, 2},
+		{200, contract.MaxDescriptionBytes, pageBytes / contract.MaxDescriptionBytes},
+		{fetchStep, 0, fetchStep}, {fetchStep + 1, 0, fetchStep + 1}, {contract.MaxPageSize, 0, contract.MaxPageSize},
+		{contract.MaxPageSize + 1, 0, contract.MaxPageSize},
+	} {
+		w, r := listing(t, c.tasks)
+		for i := range w.tasks {
+			w.tasks[i].Description = strings.Repeat("x", c.each)
+		}
+		first, _, refusal := page(r, Page{Limit: contract.MaxPageSize})
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		if n := len(first.Items); n == 0 || n > c.most || c.each == 0 && n != c.most {
+			t.Errorf("%d tasks of %d bytes: %d in the first page, want at most %d", c.tasks, c.each, n, c.most)
+		}
+		ids, _ := all(t, r, contract.MaxPageSize, func() {})
+		if len(ids) != c.tasks || !slices.IsSorted(ids) || len(slices.Compact(ids)) != c.tasks {
+			t.Errorf("%d tasks of %d bytes: the pages show %d", c.tasks, c.each, len(ids))
+		}
+	}
+}
+
 func TestList_Pages(t *testing.T) {
 	for _, c := range []struct {
 		tasks int

@@ -47,6 +47,12 @@ func (f TaskFilter) Check() *admission.Refusal {
 			}
 		}
 	}
+	for i, state := range f.States {
+		// A list of nothing would read as "there is none".
+		if !domain.TaskState(state).Known() {
+			return malformedPage(fmt.Sprintf("filter.states[%d]", i), "is no state of a task")
+		}
+	}
 	if f.Parent != nil && *f.Parent != "" {
 		if fault := contract.CheckIdentifier("filter.parent_id", *f.Parent); fault != nil {
 			return admission.RefuseField(fault)
@@ -57,11 +63,8 @@ func (f TaskFilter) Check() *admission.Refusal {
 
 // Task reads one task of a workspace (GetTaskExact).
 func (r *Reader) Task(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, taskID string) (domain.Task, Receipt, *admission.Refusal) {
-	var check *admission.Refusal
-	if fault := contract.CheckIdentifier("task_id", taskID); fault != nil {
-		check = admission.RefuseField(fault)
-	}
-	return read(ctx, r, installationID, m, env, check, "", func(s Snapshot, _ *authority.Row) (domain.Task, domain.Version, error) {
+	digest, check := targetDigest("task_id", taskID)
+	return read(ctx, r, installationID, m, env, check, digest, func(s Snapshot, _ *authority.Row) (domain.Task, domain.Version, error) {
 		task, found, err := s.Task(env.WorkspaceID, taskID)
 		if err != nil {
 			return domain.Task{}, 0, fmt.Errorf("read the task: %w", err)
@@ -77,8 +80,33 @@ func (r *Reader) Task(ctx context.Context, installationID string, m admission.Me
 
 // Tasks lists the tasks of a workspace, snapshot-bound (ListTasksExact).
 func (r *Reader) Tasks(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, filter TaskFilter, page Page) (List[domain.Task], Receipt, *admission.Refusal) {
-	return list(ctx, r, installationID, m, env, page, filter, filter.Check(),
+	return list(ctx, r, installationID, m, env, page, filter, filter.Check(), tasks,
 		func(s Snapshot, asOf domain.Version, after string, limit int) ([]domain.Task, error) {
 			return s.Tasks(env.WorkspaceID, filter, asOf, after, limit)
-		}, func(t domain.Task) string { return t.ID })
+		})
+}
+
+var tasks = kind[domain.Task]{
+	key: func(t domain.Task) string { return t.ID },
+	size: func(t domain.Task) int {
+		n := len(t.Title) + len(t.Description) + len(t.ID) + len(t.WorkflowID) + len(t.WorkflowStepID) + len(t.ParentID) +
+			len(t.ExternalID) + len(t.QueuedForStepID) + len(t.WorkspaceID)
+		for _, label := range t.Labels {
+			n += len(label)
+		}
+		return n
+	},
+}
+
+// targetDigest is the digest of a read of one target, so that the audit says
+// what was read.
+func targetDigest(field, id string) (string, *admission.Refusal) {
+	if fault := contract.CheckIdentifier(field, id); fault != nil {
+		return "", admission.RefuseField(fault)
+	}
+	digest, err := contract.CanonicalDigest(map[string]string{field: id})
+	if err != nil {
+		return "", malformedPage(field, "has no canonical form")
+	}
+	return digest.String(), nil
 }

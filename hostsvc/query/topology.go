@@ -40,22 +40,32 @@ type (
 // Workspaces lists the one workspace that the request names
 // (ListWorkspacesExact).
 func (r *Reader) Workspaces(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, page Page) (List[domain.Workspace], Receipt, *admission.Refusal) {
-	return list(ctx, r, installationID, m, env, page, noFilter{}, nil,
+	return list(ctx, r, installationID, m, env, page, noFilter{}, nil, workspaces,
 		func(s Snapshot, asOf domain.Version, after string, _ int) ([]domain.Workspace, error) {
 			workspace, found, err := s.Workspace(env.WorkspaceID, asOf)
 			if err != nil || !found || after >= workspace.ID {
 				return nil, err
 			}
 			return []domain.Workspace{workspace}, nil
-		}, func(w domain.Workspace) string { return w.ID })
+		})
+}
+
+var workspaces = kind[domain.Workspace]{
+	key:  func(w domain.Workspace) string { return w.ID },
+	size: func(w domain.Workspace) int { return len(w.Name) + len(w.Description) + len(w.ID) },
 }
 
 // Workflows lists the workflows of a workspace (ListWorkflowsExact).
 func (r *Reader) Workflows(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, page Page) (List[domain.Workflow], Receipt, *admission.Refusal) {
-	return list(ctx, r, installationID, m, env, page, noFilter{}, nil,
+	return list(ctx, r, installationID, m, env, page, noFilter{}, nil, workflows,
 		func(s Snapshot, asOf domain.Version, after string, limit int) ([]domain.Workflow, error) {
 			return s.Workflows(env.WorkspaceID, asOf, after, limit)
-		}, func(w domain.Workflow) string { return w.ID })
+		})
+}
+
+var workflows = kind[domain.Workflow]{
+	key:  func(w domain.Workflow) string { return w.ID },
+	size: func(w domain.Workflow) int { return len(w.Name) + len(w.Description) + len(w.ID) + len(w.WorkspaceID) },
 }
 
 // WorkflowSteps lists the steps of a workflow (ListWorkflowStepsExact).
@@ -64,14 +74,21 @@ func (r *Reader) WorkflowSteps(ctx context.Context, installationID string, m adm
 	if fault := contract.CheckIdentifier("workflow_id", workflowID); fault != nil {
 		check = admission.RefuseField(fault)
 	}
-	return list(ctx, r, installationID, m, env, page, stepFilter{workflowID}, check,
+	return list(ctx, r, installationID, m, env, page, stepFilter{workflowID}, check, workflowSteps,
 		func(s Snapshot, asOf domain.Version, after string, limit int) ([]domain.WorkflowStep, error) {
 			steps, err := s.WorkflowSteps(env.WorkspaceID, workflowID, asOf, after, limit)
 			if err != nil || len(steps) > 0 || after != "" {
 				return steps, err
 			}
 			return nil, requireWorkflow(s, env.WorkspaceID, workflowID, asOf)
-		}, StepKey)
+		})
+}
+
+var workflowSteps = kind[domain.WorkflowStep]{
+	key: StepKey,
+	size: func(s domain.WorkflowStep) int {
+		return len(s.Name) + len(s.StageType) + len(s.Color) + len(s.ID) + len(s.WorkflowID)
+	},
 }
 
 // requireWorkflow tells a workflow without steps from one that is not in this

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/admission"
@@ -54,25 +55,64 @@ func requestOf(ctx context.Context, message proto.Message) request {
 	switch {
 	case c.crowded:
 		env.Fault = admission.Unavailable()
-	case c.method.Writer:
-		env.Fault = checkCommand(message)
+	case !c.method.open:
+		env.Fault = c.method.checkMessage(message)
 	}
 	return request{installationID: c.principal.InstallationID, method: c.method.Method, envelope: env}
 }
 
-// checkCommand bounds a command, and refuses one that says something this Host
-// does not understand: it could be a precondition.
-func checkCommand(message proto.Message) *admission.Refusal {
-	if size := proto.Size(message); size > contract.MaxCommandBytes {
-		return admission.RefuseField(&contract.FieldError{
-			Field: "request", Reason: contract.ReasonMalformedPrecondition,
-			Detail: fmt.Sprintf("is longer than %d bytes as encoded", contract.MaxCommandBytes),
-		})
+// checkMessage bounds a command, and refuses a request that says something this
+// Host does not understand, at any depth: it could be a precondition, or narrow
+// what is asked for. A method that needs no capability is spared: it is how a
+// newer plugin learns what this Host serves.
+func (m *method) checkMessage(message proto.Message) *admission.Refusal {
+	if m.Writer {
+		if size := proto.Size(message); size > contract.MaxCommandBytes {
+			return malformed("request", fmt.Sprintf("is longer than %d bytes as encoded", contract.MaxCommandBytes))
+		}
 	}
-	if len(message.ProtoReflect().GetUnknown()) > 0 {
+	reflected := message.ProtoReflect()
+	if len(reflected.GetUnknown()) > 0 {
 		return unsupported("request")
 	}
+	if !m.nested {
+		return nil
+	}
+	if field := unknownWithin(reflected); field != "" {
+		return unsupported(field)
+	}
 	return nil
+}
+
+// unknownWithin returns the path of the first message inside message that has
+// fields this Host does not know, "" for none.
+func unknownWithin(message protoreflect.Message) (path string) {
+	look := func(name string, inner protoreflect.Message) bool {
+		if len(inner.GetUnknown()) > 0 {
+			path = name
+		} else if rest := unknownWithin(inner); rest != "" {
+			path = name + "." + rest
+		}
+		return path == ""
+	}
+	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		name := string(field.Name())
+		switch {
+		case field.IsMap():
+			if field.MapValue().Message() != nil {
+				value.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool { return look(name, v.Message()) })
+			}
+		case field.Message() == nil:
+		case field.IsList():
+			list := value.List()
+			for i := 0; i < list.Len() && look(fmt.Sprintf("%s[%d]", name, i), list.Get(i).Message()); i++ {
+			}
+		default:
+			look(name, value.Message())
+		}
+		return path == ""
+	})
+	return path
 }
 
 // unsupported refuses a field of a feature that this Host does not serve: the

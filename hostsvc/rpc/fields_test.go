@@ -2,15 +2,19 @@ package rpc_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/store"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
@@ -77,6 +81,17 @@ func TestFieldsOfCreateTask(t *testing.T) {
 		{"continuation token", unsupported, "continuation_token", func(r *request) { r.ContinuationToken = "t" }},
 		{"unknown field", unsupported, "request", func(r *request) { r.ProtoReflect().SetUnknown(unknownField()) }},
 		{"unknown field of the task", unsupported, "task", func(r *request) { r.Task.ProtoReflect().SetUnknown(unknownField()) }},
+		{"unknown field of the guard", unsupported, "guard", func(r *request) { r.Guard.ProtoReflect().SetUnknown(unknownField()) }},
+		{"unknown expectation", unsupported, "guard.expect_none", func(r *request) { r.Guard.GetExpectNone().ProtoReflect().SetUnknown(unknownField()) }},
+		{"unknown field in a list", unsupported, "task.repositories[1]", func(r *request) {
+			r.Task.Repositories = []*pluginv1.PluginTaskRepository{{}, {}}
+			r.Task.Repositories[1].ProtoReflect().SetUnknown(unknownField())
+		}},
+		{"unknown field in a map", unsupported, "task.metadata.fields", func(r *request) {
+			value := structpb.NewNullValue()
+			value.ProtoReflect().SetUnknown(unknownField())
+			r.Task.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"a": value}}
+		}},
 
 		{"workflow of another workspace", contract.ReasonWorkspaceTargetNotFound, "task.workflow_id", func(r *request) { r.Task.WorkflowId = "elsewhere-flow" }},
 		{"step of another workspace", contract.ReasonWorkspaceTargetNotFound, "task.workflow_step_id", func(r *request) { r.Task.WorkflowStepId = ptr("elsewhere-todo") }},
@@ -199,6 +214,16 @@ func TestFieldsOfReads(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint("w", i)
 	}
+	unknownFilter, unknownPage := &pluginv1.TaskFilter{}, &pluginv1.ExactReadPage{}
+	unknownFilter.ProtoReflect().SetUnknown(unknownField())
+	unknownPage.ProtoReflect().SetUnknown(unknownField())
+	get := func() error {
+		request := &pluginv1.GetTaskExactRequest{RequestId: "r", WorkspaceId: "ws", TaskId: taskID("ws", 0)}
+		request.ProtoReflect().SetUnknown(unknownField())
+		_, err := w.host.GetTaskExact(w.as(alpha), request)
+		return err
+	}
+	unsupported := contract.ReasonProviderContractUnsupported
 	missing, malformed, notFound := contract.ReasonMissingExactField, contract.ReasonMalformedPrecondition, contract.ReasonWorkspaceTargetNotFound
 	for _, test := range []struct {
 		name   string
@@ -210,6 +235,10 @@ func TestFieldsOfReads(t *testing.T) {
 		{"empty filter value", missing, "filter.states[1]", list(&pluginv1.TaskFilter{States: []string{"TODO", ""}}, nil)},
 		{"malformed parent", malformed, "filter.parent_id", list(&pluginv1.TaskFilter{ParentId: ptr(" x")}, nil)},
 		{"filter of another workspace", malformed, "filter.workspace_ids", list(&pluginv1.TaskFilter{WorkspaceIds: []string{"elsewhere"}}, nil)},
+		{"unknown state", malformed, "filter.states[1]", list(&pluginv1.TaskFilter{States: []string{"TODO", "DONE"}}, nil)},
+		{"unknown field of the filter", unsupported, "filter", list(unknownFilter, nil)},
+		{"unknown field of the page", unsupported, "page", list(nil, unknownPage)},
+		{"unknown field of a read", unsupported, "request", get()},
 		{"negative limit", malformed, "page.limit", list(nil, &pluginv1.ExactReadPage{Limit: -5})},
 		{"no workflow", missing, "workflow_id", steps("")},
 		{"unknown workflow", notFound, "workflow_id", steps("nothing")},
@@ -229,6 +258,84 @@ func TestFieldsOfReads(t *testing.T) {
 	huge := &pluginv1.GetTaskExactRequest{RequestId: strings.Repeat("x", 2<<20)}
 	if _, err := w.host.GetTaskExact(w.as(alpha), huge); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("two megabytes answer %v", err)
+	}
+}
+
+// What a newer plugin asks first is answered by every Host, whatever it says
+// besides.
+func TestContextSparesWhatItDoesNotKnow(t *testing.T) {
+	w := newWorld(t)
+	request := &pluginv1.GetCapabilityContextRequest{RequestId: "r"}
+	request.ProtoReflect().SetUnknown(unknownField())
+	if _, err := w.host.GetCapabilityContext(w.as(alpha), request); err != nil {
+		t.Error(err)
+	}
+}
+
+// The audit tells which task was read, and tells two reads apart.
+func TestAuditNamesWhatWasRead(t *testing.T) {
+	w := newWorld(t)
+	w.seed("ws", 2)
+	w.approve(alpha, "ws")
+	read := func(task string) string {
+		got, err := w.host.GetTaskExact(w.as(alpha), &pluginv1.GetTaskExactRequest{RequestId: "r", WorkspaceId: "ws", TaskId: task})
+		if err != nil {
+			return w.receipt(detail(t, err).GetAuditId()).RequestDigest
+		}
+		return w.receipt(got.GetReceipt().GetAuditId()).RequestDigest
+	}
+	first, second, nothing := read(taskID("ws", 0)), read(taskID("ws", 1)), read("nothing")
+	if first == "" || second == "" || nothing == "" || first == second || nothing == first {
+		t.Errorf("digests %q, %q and %q", first, second, nothing)
+	}
+	if again := read(taskID("ws", 0)); again != first {
+		t.Errorf("the same read has digests %q and %q", first, again)
+	}
+}
+
+// A page of the longest tasks is one that a client with gRPC's own bound can
+// take, and the pages together show all of them once.
+func TestPagesFitTheClient(t *testing.T) {
+	w := newWorld(t)
+	w.seed("ws", 0)
+	const n = contract.MaxPageSize
+	w.must(w.store.Seed(w.Context(), "ws-large", func(tx store.SeedTx) error {
+		if err := tx.Workflow(domain.Workflow{ID: "flow", Name: "Flow"}); err != nil {
+			return err
+		}
+		if err := tx.WorkflowStep(domain.WorkflowStep{ID: "todo", WorkflowID: "flow", Name: "todo", StageType: "work"}); err != nil {
+			return err
+		}
+		for i := range n {
+			task := domain.NewTask(taskID("ws-large", i), "ws-large", "human:ann", domain.TaskDraft{
+				WorkflowID: "flow", WorkflowStepID: "todo", Title: "t", Description: strings.Repeat("x", contract.MaxDescriptionBytes),
+			}, domain.Placement{StepID: "todo", Admitted: true}, int32(i), w.clock.Now())
+			if err := tx.Task(task); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	w.approve(alpha, "ws-large")
+	request := &pluginv1.ListTasksExactRequest{RequestId: "r", WorkspaceId: "ws-large", Page: &pluginv1.ExactReadPage{Limit: n}}
+	var ids []string
+	for pages := 1; ; pages++ {
+		page, err := w.host.ListTasksExact(w.as(alpha), request)
+		w.must(err)
+		if size := proto.Size(page); size > 2<<20 || len(page.GetItems()) == 0 {
+			t.Fatalf("page %d has %d items and %d bytes", pages, len(page.GetItems()), size)
+		}
+		for _, item := range page.GetItems() {
+			ids = append(ids, item.GetTask().GetId())
+		}
+		info := page.GetPageInfo()
+		if !info.GetHasMore() {
+			break
+		}
+		request.Page.Cursor, request.Page.SnapshotVersion = info.GetNextCursor(), info.GetSnapshotVersion()
+	}
+	if len(ids) != n || !slices.IsSorted(ids) || len(slices.Compact(ids)) != n {
+		t.Errorf("%d tasks in pages, want %d, each once and in order", len(ids), n)
 	}
 }
 

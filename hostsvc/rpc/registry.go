@@ -20,6 +20,8 @@ type method struct {
 	open bool
 	// envelope reads the envelope from a request of this RPC.
 	envelope func(request any) admission.Envelope
+	// nested: its request has messages inside.
+	nested bool
 	// response is the type of the answer.
 	response protoreflect.MessageType
 }
@@ -59,6 +61,9 @@ func newMethod(descriptor protoreflect.MethodDescriptor) (*method, error) {
 	request, err := protoregistry.GlobalTypes.FindMessageByName(descriptor.Input().FullName())
 	if err != nil {
 		return nil, fmt.Errorf("find the type of its request: %w", err)
+	}
+	for i := range descriptor.Input().Fields().Len() {
+		row.nested = row.nested || descriptor.Input().Fields().Get(i).Message() != nil
 	}
 	if err := row.checkRequest(request.New().Interface()); err != nil {
 		return nil, err

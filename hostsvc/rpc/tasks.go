@@ -115,8 +115,6 @@ func checkCreateTask(message *pluginv1.CreateTaskExactRequest) *admission.Refusa
 		return unsupported("task.launch")
 	case len(task.GetMetadata().GetFields()) > 0:
 		return unsupported("task.metadata")
-	case len(task.ProtoReflect().GetUnknown()) > 0:
-		return unsupported("task")
 	case task.GetWorkspaceId() != "" && task.GetWorkspaceId() != message.GetWorkspaceId():
 		return malformed("task.workspace_id", "is not the workspace of the request")
 	}

@@ -244,7 +244,9 @@ type HostCommandResult struct {
 	Status HostCommandStatus `protobuf:"varint,1,opt,name=status,proto3,enum=kandev.plugin.v1.HostCommandStatus" json:"status,omitempty"`
 	// reason is the stable name below the state, for example
 	// "STALE_RESOURCE_VERSION". Empty on APPLIED, ALREADY_APPLIED and NO_CHANGE.
-	// Names are permanent; treat an unknown one by its state.
+	// Names are permanent. A client that does not know one, or not below this
+	// status, treats the answer as UNSUPPORTED/UNKNOWN_RESULT_VALUE whatever the
+	// status says: it must not guess what may be repeated.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// receipt is set when the command committed, now or earlier.
 	Receipt *HostCommandReceipt `protobuf:"bytes,3,opt,name=receipt,proto3" json:"receipt,omitempty"`
@@ -461,6 +463,7 @@ type ExactReadPage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// limit is the most items wanted. 0: 50; above 200: 200; negative:
 	// INVALID/MALFORMED_PRECONDITION.
+	// A page of long items may hold fewer; has_more tells.
 	Limit int32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	// cursor is next_cursor of the page before, unchanged; empty asks for the
 	// first page. At most 2048 bytes, opaque, bound to installation, workspace,

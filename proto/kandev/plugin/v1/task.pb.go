@@ -771,7 +771,8 @@ type TaskFilter struct {
 	WorkspaceIds []string `protobuf:"bytes,1,rep,name=workspace_ids,json=workspaceIds,proto3" json:"workspace_ids,omitempty"`
 	// workflow_ids are the workflows wanted; empty: all.
 	WorkflowIds []string `protobuf:"bytes,2,rep,name=workflow_ids,json=workflowIds,proto3" json:"workflow_ids,omitempty"`
-	// states are the task states wanted; empty: all.
+	// states are the task states wanted; empty: all. Over exact methods one that
+	// is no task state is INVALID/MALFORMED_PRECONDITION.
 	States []string `protobuf:"bytes,3,rep,name=states,proto3" json:"states,omitempty"`
 	// parent_id is the parent wanted. Absent: any; present and empty: only root
 	// tasks.
