@@ -116,6 +116,7 @@ type world struct {
 	receipts *receipts
 	log      *buffer
 	address  string
+	certFile string
 	roots    *x509.CertPool
 	host     pluginv1.HostClient
 	conn     *grpc.ClientConn
@@ -181,7 +182,7 @@ func newWorld(t *testing.T, change ...func(*options)) *world {
 		},
 	})
 	w.must(err)
-	w.roots = roots
+	w.roots, w.certFile = roots, certFile
 	w.address = serve(t, server)
 	w.conn = w.dial()
 	w.host = pluginv1.NewHostClient(w.conn)
@@ -231,7 +232,8 @@ func newCertificate(t *testing.T, dir string) (certFile, keyFile string, roots *
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "plugin-host"}, DNSNames: []string{"plugin-host"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -456,6 +458,10 @@ type failing struct {
 	*store.Store
 	mu   sync.Mutex
 	fail func() error
+	// written, when set, is called after each commit of a command.
+	written func()
+	// writes counts the commands that asked for a workspace's lock.
+	writes atomic.Int64
 }
 
 func (f *failing) set(fail func() error) {
@@ -482,10 +488,15 @@ func (f *failing) Read(ctx context.Context, fn func(query.Snapshot) error) error
 }
 
 func (f *failing) Write(ctx context.Context, workspaceID string, fn func(command.Tx) error) error {
+	f.writes.Add(1)
 	if err := f.trip(); err != nil {
 		return err
 	}
-	return f.Store.Write(ctx, workspaceID, fn)
+	err := f.Store.Write(ctx, workspaceID, fn)
+	if err == nil && f.written != nil {
+		f.written()
+	}
+	return err
 }
 
 // sameBytes compares two messages that must not differ.
