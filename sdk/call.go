@@ -63,6 +63,9 @@ func (h *Host) exact(ctx context.Context, c call, try attempt) (sent, error) {
 	if err := c.check(); err != nil {
 		return sent{}, err
 	}
+	if h.isClosed() {
+		return sent{}, fmt.Errorf("%s: %w", c.method, ErrClosed)
+	}
 	key := ""
 	if c.op != nil {
 		key = c.op.key
@@ -146,7 +149,7 @@ func (h *Host) repeat(ctx context.Context, c call, r request, attempts int, try 
 			return sent{}, denial
 		}
 		h.log.Debug("Waiting to send a request again.", "wait", wait, "answer", denial)
-		if err := sleep(ctx, wait); err != nil {
+		if err := h.sleep(ctx, wait); err != nil {
 			return sent{}, fmt.Errorf("wait to send it again: %w; the last answer was: %w", err, denial)
 		}
 		delay = min(2*delay, maxDelay)
@@ -171,14 +174,26 @@ func mayRepeat(denial *Error, delay time.Duration) (wait time.Duration, again bo
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+func (h *Host) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
+	case <-h.closed:
+		return ErrClosed
 	case <-ctx.Done():
 		return context.Cause(ctx) //nolint:wrapcheck // the caller wraps it
+	}
+}
+
+// isClosed tells whether Close has been called.
+func (h *Host) isClosed() bool {
+	select {
+	case <-h.closed:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -203,6 +218,8 @@ func (h *Host) send(ctx context.Context, c call, r request, try attempt) (*plugi
 		return result, c.denied(readResult(result), r), nil
 	case ctx.Err() != nil:
 		return nil, nil, fmt.Errorf("%s: %w", c.method, context.Cause(ctx))
+	case h.isClosed():
+		return nil, nil, fmt.Errorf("%s: %w", c.method, ErrClosed)
 	case status.Code(err) == codes.Unauthenticated:
 		return nil, nil, &UnauthenticatedError{
 			Method: c.method, TokenFile: h.token.path, Message: status.Convert(err).Message(),

@@ -60,6 +60,7 @@ type Host struct {
 	stop   context.CancelFunc
 	closed <-chan struct{}
 	polled sync.WaitGroup
+	close  func() error
 }
 
 // ErrClosed says that the Host was closed.
@@ -181,19 +182,24 @@ func (s settings) host() (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up gRPC: %w", err)
 	}
-	return &Host{
+	h := &Host{
 		conn: conn, client: pluginv1.NewHostClient(conn), token: token, log: s.log,
 		interval: s.pollInterval, attempts: s.attempts,
 		standing: standing{
 			fetching: make(chan struct{}, 1), changed: make(chan struct{}), parked: map[parkingSpace]*Error{},
 		},
 		stop: func() {},
-	}, nil
+	}
+	h.close = sync.OnceValue(h.shutDown)
+	return h, nil
 }
 
 // Close ends the connection and the polling, and waits for the latter. Calls
-// under way fail.
-func (h *Host) Close() error {
+// under way, and those made later, fail with ErrClosed; what a write under way
+// did is not known, and the same key finds out. To close again does nothing.
+func (h *Host) Close() error { return h.close() }
+
+func (h *Host) shutDown() error {
 	h.stop()
 	err := h.conn.Close()
 	h.polled.Wait()

@@ -432,3 +432,68 @@ func TestGuardAndProvenanceTravel(t *testing.T) {
 		}
 	})
 }
+
+// A Host that was closed says so, whatever a call was doing, and at once.
+func TestCloseEndsCalls(t *testing.T) {
+	unavailable := result(wireStates[contract.StateUnavailable], contract.ReasonDependencyUnavailable)
+	unavailable.RetryAfterMs = 20_000
+	for name, answer := range map[string]func(context.Context) (*pluginv1.CreateTaskExactResponse, error){
+		"waiting for an answer": func(ctx context.Context) (*pluginv1.CreateTaskExactResponse, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+		"waiting to repeat": func(context.Context) (*pluginv1.CreateTaskExactResponse, error) {
+			return &pluginv1.CreateTaskExactResponse{Result: unavailable}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &peer{onCreate: func(
+					ctx context.Context, _ *pluginv1.CreateTaskExactRequest,
+				) (*pluginv1.CreateTaskExactResponse, error) {
+					return answer(ctx)
+				}}
+				host := start(t, p).connect(t, sdk.WithPollInterval(time.Hour))
+				ended := make(chan error, 1)
+				go func() {
+					_, err := create(t, host)
+					ended <- err
+				}()
+				synctest.Wait()
+				began := time.Now()
+				if err := host.Close(); err != nil {
+					t.Error(err)
+				}
+				closed(t, <-ended)
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("the call ended %v after Close", took)
+				}
+			})
+		})
+	}
+	t.Run("later", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			host := start(t, &peer{}).connect(t)
+			for range 2 {
+				if err := host.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			_, err := create(t, host)
+			closed(t, err)
+			_, _, err = host.Tasks().Get(t.Context(), "team-a", "task-1")
+			closed(t, err)
+			_, err = collect(host.Tasks().List(t.Context(), "team-a", nil, sdk.ListOptions{}))
+			closed(t, err)
+			_, err = host.Context(t.Context())
+			closed(t, err)
+		})
+	})
+}
+
+func closed(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, sdk.ErrClosed) {
+		t.Errorf("error is %v, want ErrClosed", err)
+	}
+}

@@ -124,6 +124,8 @@ func (h *Host) fetch(ctx context.Context, attempts int) (*pluginv1.GetCapability
 	select {
 	case h.standing.fetching <- struct{}{}:
 		defer func() { <-h.standing.fetching }()
+	case <-h.closed:
+		return nil, fmt.Errorf("wait to fetch the capability context: %w", ErrClosed)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait to fetch the capability context: %w", context.Cause(ctx))
 	}
