@@ -17,6 +17,10 @@ import (
 // for the engines that allow it.
 func RunReplicas(t *testing.T, fresh func(t testing.TB) Database) {
 	t.Run("FenceAgainstWritersOfBoth", func(t *testing.T) { testReplicasFence(t, fresh(t)) })
+	t.Run("I5_Linearizable", func(t *testing.T) {
+		d := fresh(t)
+		testLinearizable(t, open(t, d), open(t, d))
+	})
 	t.Run("NewLeaderDeposesTheOther", func(t *testing.T) { testReplicasLead(t, fresh(t)) })
 	t.Run("OneInstallationID", func(t *testing.T) { testReplicasInstallation(t, fresh(t)) })
 }
