@@ -21,11 +21,7 @@ const (
 // grant returns the row of an approval of everything, in step with the view.
 func grant() (authority.Row, *view.View) {
 	policy := authority.BuiltInPolicy()
-	installation := authority.Installation{
-		UID: "installation-uid", ID: installationID, Name: "bench", Version: "1.0.0", ManifestDigest: manifestDigest,
-		Declared: contract.AllCapabilities, ServiceAccountNamespace: pluginNamespace, ServiceAccountName: pluginAccount,
-		ServiceAccountUID: accountUID, ServiceAccountNamespaceUID: "namespace-uid",
-	}
+	installation := approved.installation()
 	workspace := authority.Workspace{ID: workspaceID, Namespace: "workspace-bench", NamespaceUID: "workspace-uid"}
 	row := authority.Row{
 		Key:   authority.Key{InstallationID: installationID, WorkspaceID: workspaceID},
@@ -37,10 +33,12 @@ func grant() (authority.Row, *view.View) {
 	row.Sum = row.Vector.Sum()
 
 	v := view.New(policy)
-	v.SetNamespace(pluginNamespace, view.Namespace{UID: "namespace-uid"})
 	v.SetNamespace(workspace.Namespace, view.Namespace{UID: workspace.NamespaceUID, WorkspaceID: workspaceID})
 	v.SetBinding(workspace)
-	v.SetInstallation(view.Installation{Installation: installation, PluginID: "kandev.bench"})
+	for _, p := range []plugin{approved, stranger} {
+		v.SetNamespace(p.namespace, view.Namespace{UID: "namespace-uid"})
+		v.SetInstallation(view.Installation{Installation: p.installation(), PluginID: "kandev." + p.name})
+	}
 	v.SetApproval(view.Place{Namespace: workspace.Namespace, Name: installation.Name}, view.Approval{
 		UID: row.Seen.UID, Generation: row.Seen.Generation, Spec: &authority.Approval{
 			UID: row.Seen.UID, Generation: row.Seen.Generation, InstallationID: installationID, WorkspaceID: workspaceID,
@@ -51,6 +49,15 @@ func grant() (authority.Row, *view.View) {
 		v.MarkComplete(source)
 	}
 	return row, v
+}
+
+// installation is the plugin as installed. It declares everything.
+func (p plugin) installation() authority.Installation {
+	return authority.Installation{
+		UID: "uid-of-" + p.name, ID: p.installationID, Name: p.name, Version: "1.0.0", ManifestDigest: manifestDigest,
+		Declared: contract.AllCapabilities, ServiceAccountNamespace: p.namespace, ServiceAccountName: p.account,
+		ServiceAccountUID: p.accountUID, ServiceAccountNamespaceUID: "namespace-uid",
+	}
 }
 
 // measureDecision decides an allowed call: the view's entry of the key, and the

@@ -65,7 +65,7 @@ func newBench() (*bench, error) {
 	if b.issuer, err = newIssuer(); err != nil {
 		return nil, b.close(err)
 	}
-	token, err := b.issuer.token()
+	token, err := b.issuer.token(approved)
 	if err != nil {
 		return nil, b.close(err)
 	}
@@ -125,29 +125,33 @@ func (b *bench) certify() error {
 	return nil
 }
 
-// dial returns a client of a server that serve runs.
-func (b *bench) dial(ctx context.Context, serve func(context.Context, net.Listener) error) (pluginv1.HostClient, error) {
+// serve runs a server until close, and returns its address.
+func (b *bench) serve(ctx context.Context, serve func(context.Context, net.Listener) error) (address string, err error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return "", fmt.Errorf("listen: %w", err)
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- serve(serving, listener) }()
-	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithPerRPCCredentials(b.bearer),
+	b.later(func() error {
+		stop()
+		return <-served
+	})
+	return listener.Addr().String(), nil
+}
+
+// connect returns a client that calls with a token.
+func (b *bench) connect(address string, token bearer) (pluginv1.HostClient, error) {
+	conn, err := grpc.NewClient(address, grpc.WithPerRPCCredentials(token),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
 			RootCAs: b.roots, ServerName: "plugin-host", MinVersion: tls.VersionTLS13,
 		})))
 	if err != nil {
-		stop()
-		return nil, errors.Join(fmt.Errorf("connect: %w", err), <-served)
+		return nil, fmt.Errorf("connect: %w", err)
 	}
-	b.later(func() error {
-		err := conn.Close()
-		stop()
-		return errors.Join(err, <-served)
-	})
+	b.later(conn.Close)
 	return pluginv1.NewHostClient(conn), nil
 }
 
@@ -159,11 +163,15 @@ func (b *bench) bare(ctx context.Context, host pluginv1.HostServer) (pluginv1.Ho
 	}
 	server := grpc.NewServer(options...)
 	pluginv1.RegisterHostServer(server, host)
-	return b.dial(ctx, func(ctx context.Context, listener net.Listener) error {
+	address, err := b.serve(ctx, func(ctx context.Context, listener net.Listener) error {
 		stop := context.AfterFunc(ctx, server.Stop)
 		defer stop()
 		return server.Serve(listener)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return b.connect(address, b.bearer)
 }
 
 // noReceipts is a recorder that records nothing, to tell the price of receipts
@@ -174,7 +182,8 @@ func (noReceipts) Append(context.Context, journal.Receipt) error { return nil }
 
 // host is a Host on an engine, with one seeded and approved workspace.
 type host struct {
-	client pluginv1.HostClient
+	client  pluginv1.HostClient
+	address string
 	// version is the version of all that was seeded.
 	version string
 }
@@ -223,7 +232,10 @@ func (b *bench) start(ctx context.Context, engine store.Engine, durable bool) (*
 	if err != nil {
 		return nil, err
 	}
-	h.client, err = b.dial(ctx, server.Serve)
+	if h.address, err = b.serve(ctx, server.Serve); err != nil {
+		return nil, err
+	}
+	h.client, err = b.connect(h.address, b.bearer)
 	return h, err
 }
 

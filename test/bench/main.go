@@ -59,6 +59,7 @@ var parts = []struct {
 	{"read", measureReads},
 	{"write", measureSQLiteWrites},
 	{"postgres", measurePostgresWrites},
+	{"hammer", measureHammering},
 	{"revoke", measureRevocation},
 }
 

@@ -19,13 +19,24 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/identity"
 )
 
-// The plugin that calls.
-const (
-	pluginNamespace = "plugin-bench"
-	pluginAccount   = "plugin"
-	pluginPod       = "plugin-0"
-	accountUID      = "1b671a64-40d5-491e-99b0-da01ff1f3341"
-	podUID          = "7d444840-9dc0-11d1-b245-5ffdce74fad2"
+// plugin is one that calls, with its pod.
+type plugin struct {
+	installationID, name                string
+	namespace, account, accountUID, pod string
+	podUID                              string
+}
+
+// The plugin that the workspace approved, and one that nobody approved.
+var (
+	approved = plugin{
+		installationID: installationID, name: "bench", namespace: "plugin-bench", account: "plugin", pod: "plugin-0",
+		accountUID: "1b671a64-40d5-491e-99b0-da01ff1f3341", podUID: "7d444840-9dc0-11d1-b245-5ffdce74fad2",
+	}
+	stranger = plugin{
+		installationID: "0f2b7c55-6f9e-4b1e-8f0a-6f3f6d1c2a22", name: "stranger", namespace: "plugin-stranger",
+		account: "plugin", pod: "plugin-0",
+		accountUID: "9c5b94b1-35ad-49bb-b118-8e8fc24abf80", podUID: "a3bb189e-8bf9-4c4b-9d35-2f1ab8bdf1a2",
+	}
 )
 
 // issuer stands where the API server stands: it signs a token as one does
@@ -45,17 +56,17 @@ func newIssuer() (*issuer, error) {
 }
 
 // token signs a pod-bound token of the usual size.
-func (i *issuer) token() (string, error) {
+func (i *issuer) token(p plugin) (string, error) {
 	now := time.Now()
 	claims, err := json.Marshal(map[string]any{
 		"aud": []string{contract.Audience}, "exp": now.Add(time.Hour).Unix(), "iat": now.Unix(), "nbf": now.Unix(),
 		"iss": "https://kubernetes.default.svc.cluster.local", "jti": "5a2cbb9e-5a1f-4e8e-8a4f-3f6a7b0c9d10",
-		"sub": "system:serviceaccount:" + pluginNamespace + ":" + pluginAccount,
+		"sub": "system:serviceaccount:" + p.namespace + ":" + p.account,
 		"kubernetes.io": map[string]any{
-			"namespace":      pluginNamespace,
+			"namespace":      p.namespace,
 			"node":           map[string]string{"name": "node-0", "uid": "c9a646d3-9c61-4cb7-bfcd-ee2522c8f633"},
-			"pod":            map[string]string{"name": pluginPod, "uid": podUID},
-			"serviceaccount": map[string]string{"name": pluginAccount, "uid": accountUID},
+			"pod":            map[string]string{"name": p.pod, "uid": p.podUID},
+			"serviceaccount": map[string]string{"name": p.account, "uid": p.accountUID},
 			"warnafter":      now.Add(50 * time.Minute).Unix(),
 		},
 	})
@@ -84,18 +95,31 @@ func (i *issuer) Review(_ context.Context, token, audience string) (identity.Rev
 	}
 	sum := sha256.Sum256([]byte(token[:last]))
 	r, s := new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])
-	return identity.Review{ //nolint:gosec // the ID of a token is no secret
-		Authenticated: ecdsa.Verify(&i.key.PublicKey, sum[:], r, s), Audiences: []string{audience},
-		Username: "system:serviceaccount:" + pluginNamespace + ":" + pluginAccount, UID: accountUID,
-		PodName: pluginPod, PodUID: podUID, CredentialID: "JTI=5a2cbb9e-5a1f-4e8e-8a4f-3f6a7b0c9d10",
-	}, nil
+	authenticated := ecdsa.Verify(&i.key.PublicKey, sum[:], r, s)
+	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	if err != nil {
+		return identity.Review{}, fmt.Errorf("decode the claims: %w", err)
+	}
+	for _, p := range []plugin{approved, stranger} {
+		if !strings.Contains(string(claims), p.podUID) {
+			continue
+		}
+		return identity.Review{ //nolint:gosec // the ID of a token is no secret
+			Authenticated: authenticated, Audiences: []string{audience},
+			Username: "system:serviceaccount:" + p.namespace + ":" + p.account, UID: p.accountUID,
+			PodName: p.pod, PodUID: p.podUID, CredentialID: "JTI=5a2cbb9e-5a1f-4e8e-8a4f-3f6a7b0c9d10",
+		}, nil
+	}
+	return identity.Review{}, nil
 }
 
-// pods knows the one pod, and a few thousand others, as a cluster has them.
+// pods knows the plugins' pods, and a few thousand others, as a cluster has them.
 type pods map[[2]string]identity.Pod
 
 func newPods() pods {
-	p := pods{{pluginNamespace, pluginPod}: {UID: podUID}}
+	p := pods{
+		{approved.namespace, approved.pod}: {UID: approved.podUID}, {stranger.namespace, stranger.pod}: {UID: stranger.podUID},
+	}
 	for i := range 5_000 {
 		p[[2]string{fmt.Sprintf("ns-%d", i%100), fmt.Sprintf("pod-%d", i)}] = identity.Pod{UID: fmt.Sprint(i)}
 	}
