@@ -10,6 +10,8 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/kandev/plugin-host/hostsvc/command"
+	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/journal"
 	"github.com/kandev/plugin-host/hostsvc/query"
 )
 
@@ -28,27 +30,41 @@ const (
 	opFence
 )
 
-// revisionAnswer is the revision that a read or a fence saw, and whether a
-// write committed.
+// revisionAnswer is the revision that a read or a fence saw, and where in the
+// workspace's commit order a write or a fence stands; 0 for a write that was
+// refused.
 type revisionAnswer struct {
-	revision  uint64
-	committed bool
+	revision uint64
+	version  domain.Version
+}
+
+// revisionState is the row's revision and the newest commit.
+type revisionState struct {
+	revision uint64
+	version  domain.Version
 }
 
 // revisionModel is a row as I5 promises it: a write commits exactly when its
-// revision is the one in force, a fence adds one, a read sees the present.
-func revisionModel() porcupine.Model {
+// revision is the one in force, a fence adds one, a read sees the present, and
+// the commit order is the order in which they happened.
+func revisionModel(start revisionState) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return uint64(1) },
+		Init: func() any { return start },
 		Step: func(state, input, output any) (bool, any) {
-			revision, op, answer := state.(uint64), input.(revisionOp), output.(revisionAnswer)
+			now, op, answer := state.(revisionState), input.(revisionOp), output.(revisionAnswer)
+			next := now
 			switch op.kind {
 			case opFence:
-				return answer.revision == revision+1, revision + 1
+				next = revisionState{now.revision + 1, now.version + 1}
+				return answer == revisionAnswer(next), next
 			case opWrite:
-				return answer.committed == (op.revision == revision), revision
+				if op.revision != now.revision {
+					return answer.version == 0, now
+				}
+				next.version++
+				return answer.version == next.version, next
 			default:
-				return answer.revision == revision, revision
+				return answer.revision == now.revision, now
 			}
 		},
 		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
@@ -63,6 +79,7 @@ func testLinearizable(t *testing.T, worlds ...*world) {
 	leader := worlds[len(worlds)-1] // it led last
 	leader.seed("w", clients)
 	leader.grant("w")
+	start := revisionState{revision: 1, version: domain.Version(len(leader.entries("w")))}
 
 	var (
 		mu      sync.Mutex
@@ -98,8 +115,8 @@ func testLinearizable(t *testing.T, worlds ...*world) {
 				}
 				under := known
 				record(client, revisionOp{kind: opWrite, revision: under}, func() (revisionAnswer, error) {
-					committed, err := w.writeUnder(t, under, taskID(client), fmt.Sprintf("%d-%d", client, n))
-					return revisionAnswer{committed: committed}, err
+					version, err := w.writeUnder(t, under, taskID(client), fmt.Sprintf("%d-%d", client, n))
+					return revisionAnswer{version: version}, err
 				})
 			}
 		})
@@ -127,7 +144,19 @@ func testLinearizable(t *testing.T, worlds ...*world) {
 	if t.Failed() {
 		return
 	}
-	switch result := porcupine.CheckOperationsTimeout(revisionModel(), history, time.Minute); result {
+	fenced := map[uint64]domain.Version{}
+	for _, e := range leader.entries("w") {
+		if e.Kind == journal.KindFence {
+			fenced[e.Revision] = e.Version
+		}
+	}
+	for i, operation := range history {
+		if answer, ok := operation.Output.(revisionAnswer); ok && operation.Input.(revisionOp).kind == opFence {
+			answer.version = fenced[answer.revision]
+			history[i].Output = answer
+		}
+	}
+	switch result := porcupine.CheckOperationsTimeout(revisionModel(start), history, time.Minute); result {
 	case porcupine.Ok:
 	case porcupine.Unknown:
 		t.Fatalf("the history of %d operations could not be checked in time", len(history))
@@ -149,8 +178,9 @@ func (w *world) revision(t *testing.T) (revision uint64, err error) {
 	return revision, err
 }
 
-// writeUnder is an exact write that was authorised under a revision.
-func (w *world) writeUnder(t *testing.T, revision uint64, task, title string) (committed bool, err error) {
+// writeUnder is an exact write that was authorised under a revision. It returns
+// the version that it committed, 0 when it was refused.
+func (w *world) writeUnder(t *testing.T, revision uint64, task, title string) (version domain.Version, err error) {
 	errFenced := errors.New("another revision is in force")
 	err = w.Write(t.Context(), "w", func(tx command.Tx) error {
 		row, err := tx.AuthorityRow(key("w"))
@@ -160,10 +190,11 @@ func (w *world) writeUnder(t *testing.T, revision uint64, task, title string) (c
 		if row.Revision != revision {
 			return errFenced
 		}
+		version = tx.Version()
 		return touch("w", task, title, title)(tx)
 	})
 	if errors.Is(err, errFenced) {
-		return false, nil
+		return 0, nil
 	}
-	return err == nil, err
+	return version, err
 }
