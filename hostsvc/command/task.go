@@ -59,6 +59,12 @@ func (c CreateTask) Check() *admission.Refusal {
 		{"expected_workflow_resource_version", c.ExpectedWorkflowVersion},
 		{"expected_workflow_step_resource_version", c.ExpectedStepVersion},
 	}
+	if c.Draft.ParentID == "" && c.ExpectedParentVersion != "" {
+		return admission.RefuseField(&contract.FieldError{
+			Field: "expected_parent_resource_version", Reason: contract.ReasonMalformedPrecondition,
+			Detail: "is given without task.parent_id",
+		})
+	}
 	if c.Draft.ParentID != "" {
 		expected = append(expected, struct{ field, value string }{"expected_parent_resource_version", c.ExpectedParentVersion})
 	}

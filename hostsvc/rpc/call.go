@@ -137,6 +137,7 @@ type door struct {
 	identity Authenticator
 	crowd    *crowd
 	log      *slog.Logger
+	refusals *sample
 	// open are the services beside the Host that ask for no identity, by their
 	// names.
 	open []string
@@ -207,12 +208,14 @@ func (d *door) enter(ctx context.Context, row *method) (_ context.Context, leave
 }
 
 func (d *door) unknown(ctx context.Context, row *method, err error) error {
+	answer, level := errNoIdentity, slog.LevelWarn
 	if errors.Is(err, identity.ErrUnauthenticated) {
-		d.log.InfoContext(ctx, "call refused: no identity", "method", row.Name, "error", err)
-		return errUnauthenticated
+		answer, level = errUnauthenticated, slog.LevelInfo
 	}
-	d.log.WarnContext(ctx, "call refused: identity can't be checked", "method", row.Name, "error", err)
-	return errNoIdentity
+	if leftOut, ok := d.refusals.next(); ok {
+		d.log.Log(ctx, level, "call refused: the identity is not proven", "method", row.Name, "error", err, "leftOut", leftOut)
+	}
+	return answer
 }
 
 // bearerOf returns the one bearer token of a call.

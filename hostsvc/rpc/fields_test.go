@@ -64,6 +64,7 @@ func TestFieldsOfCreateTask(t *testing.T) {
 		{"long external ID", malformed, "external_id", func(r *request) { r.ExternalId = long }},
 		{"long title", malformed, "task.title", func(r *request) { r.Task.Title = long }},
 		{"long description", malformed, "task.description", func(r *request) { r.Task.Description = strings.Repeat("x", contract.MaxDescriptionBytes+1) }},
+		{"parent's version without a parent", malformed, "expected_parent_resource_version", func(r *request) { r.ExpectedParentResourceVersion = "1.1" }},
 		{"unknown priority", malformed, "task.priority", func(r *request) { r.Task.Priority = "urgent" }},
 		{"manifest digest of another form", malformed, "manifest_digest", func(r *request) { r.ManifestDigest = "sha256:00" }},
 		{"task for another workspace", malformed, "task.workspace_id", func(r *request) { r.Task.WorkspaceId = "elsewhere" }},

@@ -94,6 +94,7 @@ func NewServer(config Config) (*Server, error) {
 	}
 	door := &door{
 		registry: registry, identity: config.Identity, crowd: &crowd{limit: int64(limit)}, log: config.Log,
+		refusals: &sample{now: config.Now},
 		open: []string{
 			healthpb.Health_ServiceDesc.ServiceName, "grpc.reflection.v1.ServerReflection",
 			"grpc.reflection.v1alpha.ServerReflection",

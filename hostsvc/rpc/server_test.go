@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kandev/plugin-host/hostsvc/identity"
 	"github.com/kandev/plugin-host/hostsvc/rpc"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
@@ -65,6 +66,28 @@ func TestCallsInFlightAreBoundedPerInstallation(t *testing.T) {
 	w.must(err)
 	if again.GetResult().GetStatus() != pluginv1.HostCommandStatus_HOST_COMMAND_STATUS_APPLIED {
 		t.Errorf("the same when there is room: %v", again.GetResult())
+	}
+}
+
+// TestRefusedIdentitiesDoNotFillTheLog: the log says that it happens, and how
+// often.
+func TestRefusedIdentitiesDoNotFillTheLog(t *testing.T) {
+	w := newWorld(t, func(o *options) { o.identity = tokens{err: identity.ErrUnavailable} })
+	refuse := func(n int) {
+		for range n {
+			if _, err := w.host.GetTaskExact(w.as(alpha), &pluginv1.GetTaskExactRequest{}); status.Code(err) != codes.Unavailable {
+				t.Fatalf("got %v", err)
+			}
+		}
+	}
+	refuse(50)
+	if n := strings.Count(w.log.String(), "call refused"); n != 10 {
+		t.Errorf("%d lines for 50 refusals in one instant, want 10", n)
+	}
+	w.clock.advance(time.Second)
+	refuse(1)
+	if !strings.Contains(w.log.String(), "leftOut=40") {
+		t.Errorf("what was left out is not told:\n%s", w.log)
 	}
 }
 
