@@ -3,8 +3,6 @@ package sdk
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +12,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
@@ -41,6 +38,10 @@ const (
 const (
 	defaultPollInterval = 5 * time.Second
 	defaultAttempts     = 8
+
+	// maxAnswerBytes bounds an answer of the Host. The longest is the context of
+	// a plugin that very many workspaces have approved, at some 700 bytes each.
+	maxAnswerBytes = 64 << 20
 
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
@@ -108,8 +109,8 @@ func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = lo
 // *UnauthenticatedError when the token proves no installation, with an *Error
 // for a typed answer of the Host.
 //
-// The CA is read once: a process that outlives a change of CA must connect
-// anew. The token is read again whenever its file changes.
+// The CA is read again for every new connection, the token whenever its file
+// changes.
 //
 // ctx bounds connecting only. Close ends what Connect started.
 func Connect(ctx context.Context, options ...Option) (*Host, error) {
@@ -150,13 +151,9 @@ func (s settings) host() (*Host, error) {
 	if s.attempts < 1 {
 		return nil, fmt.Errorf("%d attempts are fewer than one", s.attempts)
 	}
-	pem, err := os.ReadFile(s.caFile)
-	if err != nil {
+	trusted := &authorities{path: s.caFile, log: s.log}
+	if _, err := trusted.pool(); err != nil {
 		return nil, fmt.Errorf("read the CA of the Host (%s): %w", EnvCAFile, err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("read the CA of the Host (%s): %s holds no PEM certificate", EnvCAFile, s.caFile)
 	}
 	token := &tokenFile{path: s.tokenFile, log: s.log}
 	if _, err := token.current(); err != nil {
@@ -169,7 +166,8 @@ func (s settings) host() (*Host, error) {
 		}
 	}
 	conn, err := grpc.NewClient("passthrough:///"+s.address,
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13})),
+		grpc.WithTransportCredentials(trusted),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
 		// A dialer of our own also means: never through a proxy.
 		grpc.WithContextDialer(dial),
 		// What may be repeated is decided here, by the typed result.

@@ -1,13 +1,17 @@
 package sdk_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,6 +161,87 @@ func TestTokenThatVanishesForAMomentIsKept(t *testing.T) {
 		}
 		if !strings.Contains(log.String(), "using the last one") || strings.Contains(log.String(), "first-token") {
 			t.Errorf("log is %s", log.String())
+		}
+	})
+}
+
+// A plugin outlives the CA of the Host: the next connection trusts what the
+// file holds by then, and a file that can't be used for a moment costs nothing.
+func TestRotatedCAIsTrustedByTheNextConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, after := start(t, &peer{}), start(t, &peer{})
+		var mu sync.Mutex
+		target := before.dial
+		var conns []net.Conn
+		here := before
+		here.dial = func(ctx context.Context, address string) (net.Conn, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			conn, err := target(ctx, address)
+			conns = append(conns, conn)
+			return conn, err
+		}
+		host := here.connect(t, sdk.WithPollInterval(time.Hour))
+		cut := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, conn := range conns {
+				_ = conn.Close() // gRPC closes it too
+			}
+			conns = nil
+		}
+
+		trusted, err := os.ReadFile(before.caFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, content := range []string{"", "half a certifi", string(trusted)} {
+			if err := os.WriteFile(here.caFile, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cut()
+			if _, err := host.Context(t.Context()); err != nil {
+				t.Errorf("with a CA file of %d bytes: %v", len(content), err)
+			}
+		}
+
+		mu.Lock()
+		target = after.dial
+		mu.Unlock()
+		cut()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := host.Context(ctx); err == nil {
+			t.Error("a Host of a CA that is not in the file was trusted")
+		}
+		next, err := os.ReadFile(after.caFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(here.caFile, next, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := host.Context(t.Context()); err != nil {
+			t.Errorf("after the CA was replaced: %v", err)
+		}
+	})
+}
+
+// The context of a plugin that ten thousand workspaces have approved is longer
+// than gRPC's own bound.
+func TestConnectTakesALongContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		standing := &pluginv1.GetCapabilityContextResponse{ContractVersion: contract.ContractVersion, ContextRevision: 1}
+		for i := range 10_000 {
+			standing.Workspaces = append(standing.Workspaces, &pluginv1.WorkspaceCapabilityContext{
+				WorkspaceId: fmt.Sprint("team-", i), State: "active", CapabilityRevision: 1,
+				CapabilityIds: contract.AllCapabilities.IDs(), ManifestDigest: strings.Repeat("d", 67),
+			})
+		}
+		host := start(t, &peer{standing: standing}).connect(t)
+		got, err := host.Context(t.Context())
+		if err != nil || len(got.GetWorkspaces()) != 10_000 {
+			t.Errorf("%d workspaces, %v", len(got.GetWorkspaces()), err)
 		}
 	})
 }
