@@ -437,8 +437,8 @@ func forge(t *testing.T, token string, change func(said map[string]any)) string 
 
 // boundPod is the pod that claims name.
 func boundPod(said map[string]any) map[string]any {
-	kubernetes, _ := said["kubernetes.io"].(map[string]any)
-	pod, _ := kubernetes["pod"].(map[string]any)
+	bound, _ := said["kubernetes.io"].(map[string]any)
+	pod, _ := bound["pod"].(map[string]any)
 	return pod
 }
 

@@ -211,6 +211,13 @@ func (a *Authenticator) verify(ctx context.Context, key tokenKey, bearer string,
 }
 
 func (a *Authenticator) review(ctx context.Context, key tokenKey, bearer string, said claims) (*verified, error) {
+	// A review that ended since this caller looked is the answer.
+	if token, ok := a.tokens.get(key, a.now()); ok {
+		return token, nil
+	}
+	if why, ok := a.refused.get(key, a.now()); ok {
+		return nil, refuse(why)
+	}
 	review, err := a.reviewer.Review(ctx, bearer, contract.Audience)
 	if err != nil {
 		return nil, fmt.Errorf("%w: review the token: %w", ErrUnavailable, err)

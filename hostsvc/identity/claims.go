@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/kandev/plugin-host/contract"
 )
@@ -112,7 +112,7 @@ func (raw *rawClaims) check() (claims, error) {
 		return claims{}, errors.New("the token is not bound to its ServiceAccount")
 	case bound.Pod.Name == "" || bound.Pod.UID == "":
 		return claims{}, errors.New("the token is not bound to a pod")
-	case len(path.IsValidPathSegmentName(bound.Pod.Name)) > 0:
+	case len(content.IsPathSegmentName(bound.Pod.Name)) > 0:
 		return claims{}, errors.New("the token's pod has no usable name")
 	case !(raw.Expires >= 1 && raw.Expires < maxExpirySeconds):
 		return claims{}, errors.New("the token has no usable expiry")

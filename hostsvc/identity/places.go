@@ -34,7 +34,8 @@ func (p *places) leave(account Account) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
-	if p.shares[account]--; p.shares[account] == 0 {
+	p.shares[account]--
+	if p.shares[account] == 0 {
 		delete(p.shares, account)
 	}
 }
