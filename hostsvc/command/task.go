@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/admission"
@@ -107,6 +108,12 @@ func (c CreateTask) create(tx Tx, at Commit, target domain.StepLoad, feeder *dom
 	last, err := tx.LastPosition(placement.StepID)
 	if err != nil {
 		return Effect{}, fmt.Errorf("find the last position of the step: %w", err)
+	}
+	if last == math.MaxInt32 {
+		return Effect{}, admission.RefuseField(&contract.FieldError{
+			Field: "task.workflow_step_id", Reason: contract.ReasonMalformedPrecondition,
+			Detail: "has a task at the last position there is",
+		})
 	}
 	task := domain.NewTask(at.NewID(), at.WorkspaceID, source, c.Draft, placement, last+1, at.Now)
 	task.Version = tx.Version()

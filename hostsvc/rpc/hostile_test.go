@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,7 +16,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/domain"
 	"github.com/kandev/plugin-host/hostsvc/journal"
+	"github.com/kandev/plugin-host/hostsvc/store"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 	"github.com/kandev/plugin-host/sdk"
 )
@@ -207,6 +210,24 @@ func TestI9_LostResponseAndNewRevision(t *testing.T) {
 	w.must(err)
 	if n := len(list.GetItems()); n != 1 || list.GetItems()[0].GetTask().GetId() != result.Receipt.GetTargetId() {
 		t.Errorf("%d tasks, want the one that the receipt names", n)
+	}
+}
+
+// A step whose last task stands at the last position there is takes no other;
+// a task must not come first because a number ran over.
+func TestLastPositionDoesNotRunOver(t *testing.T) {
+	w := newWorld(t)
+	w.seed("ws", 0)
+	w.must(w.store.Seed(t.Context(), "ws", func(tx store.SeedTx) error {
+		return tx.Task(domain.NewTask("last", "ws", "human:ann", domain.TaskDraft{
+			WorkflowID: "ws-flow", WorkflowStepID: "ws-todo", Title: "Always last",
+		}, domain.Placement{StepID: "ws-todo", Admitted: true}, math.MaxInt32, w.clock.Now()))
+	}))
+	w.approve(alpha, "ws")
+	created, err := w.host.CreateTaskExact(w.as(alpha), w.createRequest("ws", "x"))
+	w.must(err)
+	if got := created.GetResult(); got.GetReason() != string(contract.ReasonMalformedPrecondition) || got.GetField() != "task.workflow_step_id" {
+		t.Errorf("got %v", created)
 	}
 }
 
