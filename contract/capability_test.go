@@ -53,10 +53,10 @@ func TestParseCapability(t *testing.T) {
 }
 
 func TestCapability_StringOfUnknown(t *testing.T) {
-	if got := Capability(capabilityCount).String(); got != "capability(21)" {
+	if got := capabilityCount.String(); got != "capability(21)" {
 		t.Errorf("an unknown index reads %q", got)
 	}
-	if AllCapabilities.Has(Capability(capabilityCount)) || CapabilitySet(1<<63).Has(63) {
+	if AllCapabilities.Has(capabilityCount) || CapabilitySet(1<<63).Has(63) {
 		t.Error("an index beyond the contract is in a set")
 	}
 }
@@ -86,7 +86,7 @@ func TestCapabilitySet(t *testing.T) {
 	if AllCapabilities.Len() != len(Capabilities()) || SetOf(Capabilities()...) != AllCapabilities {
 		t.Error("AllCapabilities is not all capabilities")
 	}
-	if (CapabilitySet)(0).IDs() == nil {
+	if CapabilitySet(0).IDs() == nil {
 		t.Error("no IDs is nil")
 	}
 	if got := SetOf(WriteTasks, ReadTasks).String(); got != "host.v2.read:tasks,host.v2.write:tasks" {

@@ -73,7 +73,7 @@ func (e Entry) Link(previous string) Entry {
 	}
 	sum.number(uint64(e.Version))
 	sum.number(e.Revision)
-	sum.number(uint64(e.At.UnixNano())) //nolint:gosec // any bijection will do
+	sum.number(uint64(e.At.UnixNano())) // any bijection will do
 	e.Hash = sum.hex()
 	return e
 }

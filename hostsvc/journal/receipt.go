@@ -37,7 +37,7 @@ type Provenance struct {
 
 // Refused tells whether the receipt belongs to its installation's chain of
 // refusals rather than to the process's chain of reads.
-func (r Receipt) Refused() bool { return !r.Result.Succeeded() }
+func (r *Receipt) Refused() bool { return !r.Result.Succeeded() }
 
 // Segment is a run of receipts of one chain, appended and made durable
 // together. Hash covers Previous, Chain, Index and Body.

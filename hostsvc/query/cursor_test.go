@@ -3,6 +3,7 @@ package query
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"strings"
 	"testing"
 
@@ -12,11 +13,11 @@ import (
 
 func key(b byte) []byte { return bytes.Repeat([]byte{b}, CursorKeySize) }
 
-func cursors(t testing.TB, keys ...[]byte) *Cursors {
-	t.Helper()
+func cursors(tb testing.TB, keys ...[]byte) *Cursors {
+	tb.Helper()
 	c, err := NewCursors(keys...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }
@@ -77,7 +78,7 @@ func TestI10_CursorsAreBoundToTheirList(t *testing.T) {
 	} {
 		other := testBinding
 		change(&other)
-		if got, err := c.Open(other, cursor); err != ErrCursor || got != (Position{}) {
+		if got, err := c.Open(other, cursor); !errors.Is(err, ErrCursor) || got != (Position{}) {
 			t.Errorf("%s: opens as %+v, %v", name, got, err)
 		}
 	}
@@ -143,16 +144,16 @@ func FuzzCursor(f *testing.F) {
 		altered := []byte(cursor)
 		at := int(bit) % (8 * len(altered))
 		altered[at/8] ^= 1 << (at % 8)
-		if got, err := c.Open(b, string(altered)); err != ErrCursor || got != (Position{}) {
+		if got, err := c.Open(b, string(altered)); !errors.Is(err, ErrCursor) || got != (Position{}) {
 			t.Errorf("bit %d altered: opens as %+v", at, got)
 		}
-		if got, err := c.Open(Binding{InstallationID: installation + "x", WorkspaceID: workspace, Method: "ListTasksExact"}, cursor); err != ErrCursor {
+		if got, err := c.Open(Binding{InstallationID: installation + "x", WorkspaceID: workspace, Method: "ListTasksExact"}, cursor); !errors.Is(err, ErrCursor) {
 			t.Errorf("opens for another installation as %+v", got)
 		}
-		if got, err := c.Open(b, text); err != ErrCursor {
+		if got, err := c.Open(b, text); !errors.Is(err, ErrCursor) {
 			t.Errorf("%q opens as %+v", text, got)
 		}
-		if got, err := c.Open(b, cursor[:len(cursor)-1]); err != ErrCursor {
+		if got, err := c.Open(b, cursor[:len(cursor)-1]); !errors.Is(err, ErrCursor) {
 			t.Errorf("cut: opens as %+v", got)
 		}
 	})

@@ -22,7 +22,7 @@ type TopologySnapshot interface {
 // StepKey orders the steps of a workflow by position and then by ID, as a text
 // that sorts the same.
 func StepKey(s domain.WorkflowStep) string {
-	position := strconv.FormatUint(uint64(uint32(s.Position)^1<<31), 10) //nolint:gosec // order-preserving bias of a signed position
+	position := strconv.FormatUint(uint64(uint32(s.Position)^1<<31), 10) // an order-preserving bias
 	const width = 10
 	for len(position) < width {
 		position = "0" + position
