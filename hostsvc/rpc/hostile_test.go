@@ -12,7 +12,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kandev/plugin-host/contract"
@@ -74,6 +77,89 @@ func (w *world) commands(workspace string) (n int) {
 		}
 	}
 	return n
+}
+
+// TestI9_KeysAndNamesAreTheirOwners: an idempotency key belongs to one
+// installation in one workspace, and so does an external ID.
+func TestI9_KeysAndNamesAreTheirOwners(t *testing.T) {
+	w := newWorld(t)
+	targets := map[string]bool{}
+	for _, workspace := range []string{"ws-1", "ws-2"} {
+		w.seed(workspace, 0)
+		for _, installation := range []string{alpha, beta} {
+			w.approve(installation, workspace)
+			for i, want := range []pluginv1.HostCommandStatus{
+				pluginv1.HostCommandStatus_HOST_COMMAND_STATUS_APPLIED, pluginv1.HostCommandStatus_HOST_COMMAND_STATUS_ALREADY_APPLIED,
+			} {
+				response, err := w.host.CreateTaskExact(w.as(installation), w.createRequest(workspace, "shared"))
+				w.must(err)
+				if got := response.GetResult(); got.GetStatus() != want {
+					t.Errorf("call %d of %s in %s: %v", i, installation, workspace, got)
+				}
+				if response.GetTask().GetCreatedBy() != "plugin:"+installation || response.GetTask().GetWorkspaceId() != workspace {
+					t.Errorf("%s in %s was shown %v", installation, workspace, response.GetTask())
+				}
+				targets[response.GetResult().GetReceipt().GetTargetId()] = true
+			}
+		}
+	}
+	if len(targets) != 4 {
+		t.Errorf("%d tasks, want one for each installation in each workspace", len(targets))
+	}
+}
+
+// TestI8_CallersThatGoAwayChangeNothingForNeighbours: one plugin's callers
+// cancel at any moment, before their turn, in the middle of a shared commit or
+// after it. The other's calls all succeed; each cancelled command happened once
+// or not at all, and its key tells which.
+func TestI8_CallersThatGoAwayChangeNothingForNeighbours(t *testing.T) {
+	w := newWorld(t)
+	w.seed("ws", 0)
+	w.approve(alpha, "ws")
+	w.approve(beta, "ws")
+	const callers, each = 16, 12
+	var calls sync.WaitGroup
+	for c := range callers {
+		calls.Go(func() {
+			for i := range each {
+				ctx, cancel := context.WithTimeout(w.as(alpha), time.Duration((c*each+i)%24)*250*time.Microsecond)
+				_, err := w.host.CreateTaskExact(ctx, w.createRequest("ws", fmt.Sprintf("gone-%d-%d", c, i)))
+				cancel()
+				if err != nil && status.Code(err) != codes.DeadlineExceeded {
+					t.Errorf("a caller that went away: %v", err)
+				}
+			}
+		})
+		calls.Go(func() {
+			for i := range each {
+				response, err := w.host.CreateTaskExact(w.as(beta), w.createRequest("ws", fmt.Sprintf("stays-%d-%d", c, i)))
+				if err != nil || response.GetResult().GetStatus() != pluginv1.HostCommandStatus_HOST_COMMAND_STATUS_APPLIED {
+					t.Errorf("a neighbour: %v, %v", response.GetResult(), err)
+				}
+			}
+		})
+	}
+	calls.Wait()
+	targets := map[string]bool{}
+	for c := range callers {
+		for i := range each {
+			response, err := w.host.CreateTaskExact(w.as(alpha), w.createRequest("ws", fmt.Sprintf("gone-%d-%d", c, i)))
+			w.must(err)
+			if response.GetResult().GetReceipt() == nil {
+				t.Errorf("asked again: %v", response.GetResult())
+			}
+			targets[response.GetResult().GetReceipt().GetTargetId()] = true
+		}
+	}
+	if n := w.commands("ws"); n != 2*callers*each || len(targets) != callers*each {
+		t.Errorf("%d commands were committed with %d targets, want %d and %d", n, len(targets), 2*callers*each, callers*each)
+	}
+	if _, err := journal.VerifyWorkspace(t.Context(), w.store, "ws"); err != nil {
+		t.Error(err)
+	}
+	if n := w.store.Waiting(); n != 0 {
+		t.Errorf("%d commands still wait", n)
+	}
 }
 
 // TestI9_ReplayNeedsAuthority: what was committed is shown again only to those
