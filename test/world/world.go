@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
@@ -128,6 +130,8 @@ func (w *World) start(ctx context.Context) error {
 
 func (w *World) startControlPlane(ctx context.Context) error {
 	w.narrator.Title("A real control plane: etcd with fsync, kube-apiserver with ServiceAccount admission")
+	// Left alone, controller-runtime complains about it on stderr with a stack.
+	log.SetLogger(logr.Discard())
 	// The control plane ends last, not with ctx: the Host stops before it.
 	var err error
 	w.control, err = controlplane.Start(context.WithoutCancel(ctx), controlplane.Options{Durable: true, OwnSignals: true})
