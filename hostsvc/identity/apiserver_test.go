@@ -38,6 +38,9 @@ type directory struct {
 
 func (d *directory) Registration(account identity.Account) (identity.Registration, bool) {
 	r := d.registration.Load()
+	if r != nil && r.Unknown {
+		return *r, false
+	}
 	if r == nil || account != d.account {
 		return identity.Registration{}, false
 	}
@@ -529,6 +532,24 @@ func TestI1_ForgedTokensLeaveRoomForOthers(t *testing.T) {
 	forgers.Wait()
 	if refused.Load() == 0 || refused.Load() > 16 {
 		t.Errorf("%d forged tokens were asked about at once, want some and at most 16", refused.Load())
+	}
+}
+
+// A Host that has just started knows nobody yet: a plugin that calls then is to
+// come again, not to give up.
+func TestI6_IncompleteDirectoryIsUnavailable(t *testing.T) {
+	w := newWorld(t)
+	w.register(func(r *identity.Registration) { *r = identity.Registration{Unknown: true} })
+	token, known := w.good(), w.good()
+	if _, err := w.auth.Authenticate(t.Context(), token); !errors.Is(err, identity.ErrUnavailable) {
+		t.Errorf("before the installations were seen: %v, want unavailable", err)
+	}
+	w.register(func(*identity.Registration) {})
+	w.accepted(token)
+	w.accepted(known)
+	w.register(func(r *identity.Registration) { r.Unknown = true })
+	if _, err := w.auth.Authenticate(t.Context(), known); !errors.Is(err, identity.ErrUnavailable) {
+		t.Errorf("a token from memory: %v, want unavailable", err)
 	}
 }
 

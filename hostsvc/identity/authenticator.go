@@ -135,6 +135,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, bearer string) (Princi
 func (a *Authenticator) registered(account Account, uid string) (Registration, error) {
 	registration, ok := a.directory.Registration(account)
 	switch {
+	case registration.Unknown:
+		return Registration{}, fmt.Errorf("%w: the installations have not all been seen", ErrUnavailable)
 	case !ok:
 		return Registration{}, refuse("no installation names the ServiceAccount")
 	case registration.Conflict:

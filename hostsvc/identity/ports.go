@@ -47,7 +47,9 @@ type Pod struct {
 
 // Directory knows which installation a ServiceAccount was registered for.
 type Directory interface {
-	// Registration must neither block nor allocate.
+	// Registration must neither block nor allocate. It is false for a
+	// ServiceAccount that no installation names, and for one whose registration
+	// is Unknown.
 	Registration(account Account) (Registration, bool)
 }
 
@@ -62,4 +64,7 @@ type Registration struct {
 	// Conflict: another installation names the same ServiceAccount. Neither is
 	// derived from it.
 	Conflict bool
+	// Unknown: not everything has been seen that decides whose the
+	// ServiceAccount is. Then nothing is known, not even that it is nobody's.
+	Unknown bool
 }

@@ -12,12 +12,19 @@ type Principal struct {
 	// Conflict: more than one installation claims the ServiceAccount, or it is
 	// in a workspace's namespace. Nobody is authenticated by it.
 	Conflict bool
+	// Unknown: the installations or the namespaces have not all been seen, so
+	// neither whose it is nor that it is nobody's can be told.
+	Unknown bool
 }
 
 type serviceAccount struct{ namespace, name string }
 
 // Principal returns the installation that claims a ServiceAccount.
 func (v *View) Principal(namespace, name string) (Principal, bool) {
+	const needed = SourceInstallations | SourceNamespaces
+	if Source(v.complete.Load())&needed != needed {
+		return Principal{Unknown: true}, false
+	}
 	principal, ok := (*v.principals.Load())[serviceAccount{namespace, name}]
 	return principal, ok
 }

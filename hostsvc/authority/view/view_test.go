@@ -214,6 +214,27 @@ func TestAbsenceIsKnownOnceTheWatchHasDelivered(t *testing.T) {
 	}
 }
 
+// Before every installation and namespace was seen, a rival or a workspace may
+// be among the others, and nobody may be told that he is nobody.
+func TestI6_PrincipalIsUnknownUntilAllWasSeen(t *testing.T) {
+	v := view.New(authority.BuiltInPolicy())
+	v.SetInstallation(installed())
+	for _, source := range []view.Source{view.SourceInstallations, view.SourceNamespaces} {
+		for _, account := range []string{"sa", "other"} {
+			if p, ok := v.Principal("plugin", account); ok || p != (view.Principal{Unknown: true}) {
+				t.Errorf("%s before %v: %+v, %v", account, v.Missing(), p, ok)
+			}
+		}
+		v.MarkComplete(source)
+	}
+	if p, ok := v.Principal("plugin", "sa"); !ok || p.Unknown || p.InstallationID != id {
+		t.Errorf("got %+v, %v", p, ok)
+	}
+	if p, ok := v.Principal("plugin", "other"); ok || p.Unknown {
+		t.Errorf("nobody's ServiceAccount: %+v, %v", p, ok)
+	}
+}
+
 func TestI1_PrincipalOfAServiceAccount(t *testing.T) {
 	v := full()
 	if p, ok := v.Principal("plugin", "sa"); !ok || p.Conflict || p.InstallationID != id || p.ServiceAccountUID != "s-1" || p.PluginID != "kandev.standup" {
