@@ -141,6 +141,9 @@ type door struct {
 	// open are the services beside the Host that ask for no identity, by their
 	// names.
 	open []string
+	// streams has a place for each of their streams: who opens them is unknown,
+	// and they may stay open.
+	streams chan struct{}
 }
 
 func (d *door) unary(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
@@ -174,7 +177,13 @@ func (d *door) stream(server any, stream grpc.ServerStream, info *grpc.StreamSer
 	if guarded {
 		return status.Errorf(codes.Unimplemented, "the Host serves no streams")
 	}
-	return handler(server, stream)
+	select {
+	case d.streams <- struct{}{}:
+		defer func() { <-d.streams }()
+		return handler(server, stream)
+	default:
+		return status.Errorf(codes.ResourceExhausted, "too many streams are open")
+	}
 }
 
 // find returns the row of a method, or that it needs none. Whatever is not

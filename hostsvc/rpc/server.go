@@ -31,6 +31,9 @@ const (
 	maxHeaderBytes = 16 << 10
 	// maxStreams bounds the calls in flight on one connection.
 	maxStreams = 256
+	// maxOpenStreams bounds the streams of health and reflection, on all
+	// connections.
+	maxOpenStreams = 128
 	// DefaultMaxInFlight is the default bound on an installation's calls in
 	// flight.
 	DefaultMaxInFlight = 128
@@ -94,7 +97,7 @@ func NewServer(config Config) (*Server, error) {
 	}
 	door := &door{
 		registry: registry, identity: config.Identity, crowd: &crowd{limit: int64(limit)}, log: config.Log,
-		refusals: &sample{now: config.Now},
+		refusals: &sample{now: config.Now}, streams: make(chan struct{}, maxOpenStreams),
 		open: []string{
 			healthpb.Health_ServiceDesc.ServiceName, "grpc.reflection.v1.ServerReflection",
 			"grpc.reflection.v1alpha.ServerReflection",

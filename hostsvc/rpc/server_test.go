@@ -1,6 +1,7 @@
 package rpc_test
 
 import (
+	"context"
 	"crypto/tls"
 	"os"
 	"strings"
@@ -157,6 +158,42 @@ func TestTransport(t *testing.T) {
 		t.Errorf("reflection shows %q", got)
 	}
 	w.must(stream.CloseSend())
+}
+
+// TestOpenStreamsAreBounded: who proves no identity can't keep any number of
+// streams open, on any number of connections, and calls go on.
+func TestOpenStreamsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	s := w.play("ws")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watch := func(conn *grpc.ClientConn) error {
+		stream, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{})
+		w.must(err)
+		_, err = stream.Recv()
+		return err
+	}
+	for range 2 {
+		conn := w.dial()
+		for i := range 64 {
+			if err := watch(conn); err != nil {
+				t.Fatalf("stream %d: %v", i, err)
+			}
+		}
+	}
+	if err := watch(w.dial()); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one stream more: %v", err)
+	}
+	if _, err := w.host.GetTaskExact(w.as(alpha), s.get); err != nil {
+		t.Errorf("a call meanwhile: %v", err)
+	}
+	cancel()
+	deadline := time.Now().Add(20 * time.Second)
+	for ctx = t.Context(); watch(w.conn) != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("ended streams keep their places")
+		}
+	}
 }
 
 // TestConcurrentWritersKeepTheirOrder: writers of one task race; exactly one
