@@ -63,7 +63,6 @@ func (c cluster) rights(t *testing.T) {
 		rightsOf([]string{"plugininstallations/status.plugins.kandev.ai", "plugincapabilityapprovals/status.plugins.kandev.ai"}, "patch"),
 		rightsOf([]string{history}, "create", "get", "list", "watch"),
 		rightsOf([]string{"tokenreviews.authentication.k8s.io"}, "create"),
-		rightsOf([]string{"events.events.k8s.io"}, "create", "patch"),
 	)
 	managerAtHome := slices.Concat(managerEverywhere,
 		rightsOf([]string{"leases.coordination.k8s.io"}, "create", "get", "update"),
