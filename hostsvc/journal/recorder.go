@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -175,6 +176,7 @@ func (r *Recorder) Close(ctx context.Context) error {
 func (r *Recorder) run() {
 	defer close(r.stopped)
 	for range r.wake {
+		r.gather()
 		r.mu.Lock()
 		b, last := r.pending, r.closed
 		r.pending = newBatch()
@@ -186,6 +188,22 @@ func (r *Recorder) run() {
 		if last {
 			return
 		}
+	}
+}
+
+// gather lets whoever is about to append run first, so that many share a flush;
+// it ends once nobody joins, at once where nothing else runs. Callers wait for
+// their receipts, so at most all calls in flight join.
+func (r *Recorder) gather() {
+	for joined := -1; ; {
+		runtime.Gosched()
+		r.mu.Lock()
+		n := r.pending.total.receipts
+		r.mu.Unlock()
+		if n == joined {
+			return
+		}
+		joined = n
 	}
 }
 

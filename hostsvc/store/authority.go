@@ -19,7 +19,9 @@ const (
 	recordColumns = `a.act, a.vector, a.actor, a.assurance, a.cause, a.reason, a.approved_by, a.issued_at,
 		a.updated_at, a.audit_id, a.event_hash, a.unproven`
 
-	selectDecision = `SELECT s.store_epoch, ` + decisionColumns + `
+	selectDecision = `SELECT ` + decisionColumns + `
+		FROM authority a WHERE a.installation_id = $1 AND a.workspace_id = $2`
+	selectEpochAndDecision = `SELECT s.store_epoch, ` + decisionColumns + `
 		FROM store s LEFT JOIN authority a ON a.installation_id = $1 AND a.workspace_id = $2`
 	selectRecord = `SELECT ` + decisionColumns + `, ` + recordColumns + `
 		FROM authority a WHERE a.installation_id = $1 AND a.workspace_id = $2`
@@ -89,17 +91,22 @@ func scanRecord(r Row, row *authority.Row) error {
 // not the record of who made it.
 func (s *Store) AuthorityRow(ctx context.Context, key authority.Key) (*authority.Row, error) {
 	var row *authority.Row
-	err := s.read(ctx, "read an authority row", func(c Conn) (err error) {
-		row, _, err = decisionRow(c, key)
-		return err
-	})
-	return row, err
+	err := s.engine.Query(ctx, selectDecision, decision(key, &row), key.InstallationID, key.WorkspaceID)
+	return row, failed("read an authority row", err)
 }
 
-// decisionRow reads a row for authority.Decide, nil if there is none, and the
-// store epoch with it.
-func decisionRow(c Conn, key authority.Key) (row *authority.Row, storeEpoch uint64, err error) {
-	err = c.Query(selectDecision, func(r Row) error {
+// decision scans the row of key for authority.Decide.
+func decision(key authority.Key, row **authority.Row) func(Row) error {
+	return func(r Row) error {
+		*row = &authority.Row{Key: key}
+		return scanDecision(r, 0, *row)
+	}
+}
+
+// epochAndDecision reads the store epoch, and with it a row for
+// authority.Decide, nil if there is none.
+func epochAndDecision(c Conn, key authority.Key) (storeEpoch uint64, row *authority.Row, err error) {
+	err = c.Query(selectEpochAndDecision, func(r Row) error {
 		storeEpoch = uint64(r.Int(0))
 		if r.Null(1) {
 			return nil
@@ -110,7 +117,7 @@ func decisionRow(c Conn, key authority.Key) (row *authority.Row, storeEpoch uint
 	if err == nil && storeEpoch == 0 {
 		err = errNoStoreRow
 	}
-	return row, storeEpoch, err
+	return storeEpoch, row, err
 }
 
 // AuthorityRow implements command.Tx.
@@ -118,14 +125,9 @@ func (t *tx) AuthorityRow(key authority.Key) (*authority.Row, error) {
 	if key.WorkspaceID != t.workspace {
 		return nil, fmt.Errorf("read the authority row of workspace %s: %w", key.WorkspaceID, ErrWorkspaceBound)
 	}
-	if t.failure != nil {
-		return nil, t.failure
-	}
-	row, _, err := decisionRow(t.db, key)
-	if err != nil {
-		t.failure = failed("read an authority row", err)
-	}
-	return row, t.failure
+	var row *authority.Row
+	err := t.query("read an authority row", selectDecision, decision(key, &row), key.InstallationID, key.WorkspaceID)
+	return row, err
 }
 
 // Row implements fence.Ledger.

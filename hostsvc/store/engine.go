@@ -21,6 +21,9 @@ type Engine interface {
 	// Read runs fn on one consistent snapshot that holds every commit that was
 	// durable before the call. It returns after fn has returned.
 	Read(ctx context.Context, fn func(Conn) error) error
+	// Query runs one statement on a snapshot as Read's, and costs less: one
+	// statement needs no transaction around it.
+	Query(ctx context.Context, statement string, row func(Row) error, args ...any) error
 	// Close ends every connection.
 	Close() error
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -89,6 +90,11 @@ func (q *queue) next(batch []*job) (l *lane, jobs []*job, ok bool) {
 	for {
 		if l := q.pop(); l != nil {
 			l.running = true
+			// Who is about to queue a command runs first, so that it shares this
+			// commit.
+			q.mu.Unlock()
+			runtime.Gosched()
+			q.mu.Lock()
 			return l, l.take(batch), true
 		}
 		if q.closed {

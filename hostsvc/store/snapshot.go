@@ -48,7 +48,7 @@ func (s *snapshot) AuthorityRow(key authority.Key) (*authority.Row, error) {
 	if s.failure != nil {
 		return nil, s.failure
 	}
-	row, epoch, err := decisionRow(s.conn, key)
+	epoch, row, err := epochAndDecision(s.conn, key)
 	s.epoch = epoch
 	s.failure = failed("read an authority row", err)
 	return row, s.failure

@@ -129,6 +129,23 @@ func (e *Engine) Read(ctx context.Context, fn func(store.Conn) error) (err error
 	return fn(c)
 }
 
+// Query implements store.Engine.
+func (e *Engine) Query(ctx context.Context, statement string, each func(store.Row) error, args ...any) (err error) {
+	pooled, err := e.read.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("wait for a connection: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionTime)
+	defer cancel()
+	defer pooled.Release()
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("a read panicked: %v", value)
+		}
+	}()
+	return (&conn{ctx: ctx, db: pooled.Conn()}).Query(statement, each, args...)
+}
+
 // conn is a connection in a transaction.
 type conn struct {
 	// ctx bounds the transaction.

@@ -144,13 +144,25 @@ func (e *Engine) shutDown() error {
 
 // request is one read on its way to a reader.
 type request struct {
-	fn   func(store.Conn) error
+	run  func(*conn) error
 	done chan error
 }
 
 // Read implements store.Engine.
 func (e *Engine) Read(ctx context.Context, fn func(store.Conn) error) error {
-	r := &request{fn: fn, done: make(chan error, 1)}
+	return e.request(ctx, func(c *conn) error { return c.read(fn) })
+}
+
+// Query implements store.Engine.
+func (e *Engine) Query(ctx context.Context, statement string, each func(store.Row) error, args ...any) error {
+	return e.request(ctx, func(c *conn) (err error) {
+		defer recovered(&err)
+		return c.Query(statement, each, args...)
+	})
+}
+
+func (e *Engine) request(ctx context.Context, run func(*conn) error) error {
+	r := &request{run: run, done: make(chan error, 1)}
 	select {
 	case e.requests <- r:
 		return <-r.done
@@ -165,28 +177,33 @@ func (e *Engine) serve(c *conn) {
 	for {
 		select {
 		case r := <-e.requests:
-			r.done <- c.read(r.fn)
+			r.done <- r.run(c)
 		case <-e.closed:
 			return
 		}
 	}
 }
 
-// read runs fn in a read transaction. A panic of fn ends neither the reader
-// nor the process before its caller knows.
+// read runs fn in a read transaction.
 func (c *conn) read(fn func(store.Conn) error) (err error) {
 	if _, err := c.Exec("BEGIN"); err != nil {
 		return err
 	}
 	defer func() {
-		if value := recover(); value != nil {
-			err = fmt.Errorf("a read panicked: %v", value)
-		}
 		if _, ended := c.Exec("COMMIT"); ended != nil && err == nil {
 			err = ended
 		}
 	}()
+	defer recovered(&err)
 	return fn(c)
+}
+
+// recovered, deferred, makes a panic the error of its read: it ends neither the
+// reader nor the process before its caller knows.
+func recovered(err *error) {
+	if value := recover(); value != nil {
+		*err = fmt.Errorf("a read panicked: %v", value)
+	}
 }
 
 // conn is one connection with its prepared statements, by their text.
