@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/big"
 	"net"
@@ -90,7 +91,8 @@ func (w *World) awaitReady(ctx context.Context, url string) error {
 			return false, err.Error(), nil
 		}
 		defer func() { _ = response.Body.Close() }()
-		return response.StatusCode == http.StatusOK, response.Status, nil
+		checks, err := io.ReadAll(io.LimitReader(response.Body, 4096))
+		return response.StatusCode == http.StatusOK, response.Status + ": " + string(checks), err
 	})
 }
 

@@ -59,7 +59,8 @@ func spawn(dir, binary string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// Stop asks the child to end, kills it if it doesn't, and waits.
+// Stop asks the child to end, kills it if it doesn't, and waits. The log of a child
+// that had to be killed stays, with what its goroutines were doing.
 func (p *Process) Stop() error {
 	select {
 	case <-p.Ended:
@@ -70,14 +71,33 @@ func (p *Process) Stop() error {
 	select {
 	case <-p.Ended:
 	case <-time.After(stopGrace):
-		_ = p.cmd.Process.Kill()
-		<-p.Ended
-		return fmt.Errorf("%s did not end in %v and was killed", filepath.Base(p.cmd.Path), stopGrace)
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // prints the goroutines
+		select {
+		case <-p.Ended:
+		case <-time.After(stopGrace):
+			_ = p.cmd.Process.Kill()
+			<-p.Ended
+		}
+		return errors.Join(fmt.Errorf("%s did not end in %v and was killed", filepath.Base(p.cmd.Path), stopGrace), p.keepLog())
 	}
 	if p.err != nil {
 		return fmt.Errorf("%s ended badly: %w", filepath.Base(p.cmd.Path), p.err)
 	}
 	return nil
+}
+
+// keepLog is an error that names a copy of the log that nobody removes.
+func (p *Process) keepLog() error {
+	log, err := os.ReadFile(p.Log)
+	if err != nil {
+		return fmt.Errorf("keep the log: %w", err)
+	}
+	kept, err := os.CreateTemp("", filepath.Base(p.cmd.Path)+"-*.log")
+	if err != nil {
+		return fmt.Errorf("keep the log: %w", err)
+	}
+	_, err = kept.Write(log)
+	return errors.Join(fmt.Errorf("its log: %s", kept.Name()), err, kept.Close())
 }
 
 // LastWords is an error that holds the end of the child's log.
