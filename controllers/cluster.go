@@ -84,6 +84,9 @@ func (c *cluster) read(ctx context.Context, key authority.Key) (reading, error) 
 		return r, err
 	}
 	if reports {
+		if approval.Status.InstallationID == key.InstallationID {
+			r.Published = uint64(approval.Status.Revision)
+		}
 		r.Object = &fence.Object{
 			Namespace: approval.Namespace, Name: approval.Name,
 			UID: string(approval.UID), ResourceVersion: approval.ResourceVersion,

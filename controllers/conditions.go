@@ -39,22 +39,51 @@ func stamp(conditions, before []metav1.Condition, generation int64, now time.Tim
 	return conditions
 }
 
-// gateMessages says what opens each gate.
+// gateMessages says what opens each gate, and who can.
 var gateMessages = map[string]string{
-	"Suspended":                     "the installation is suspended; set its spec.suspend to false",
+	"Suspended":                     "a platform admin has suspended the installation; it works again once its spec.suspend is false",
 	"ServiceAccountConflict":        "another installation names the same ServiceAccount, or it is in a workspace's namespace; see the installation's Accepted condition",
-	"WorkspaceConflict":             "another namespace bears the same label " + v1alpha1.LabelWorkspaceID + "; remove it there",
-	"HostVersionUnsupported":        "the manifest asks for a newer Host; update the Host or install another version",
-	"PrincipalChanged":              "the ServiceAccount or its namespace isn't the one that was reviewed; set the installation's spec.serviceAccountRef.acceptUID to the uid of the ServiceAccount if it is right",
-	"RequiredCapabilityUnavailable": "the manifest requires a capability that isn't granted here; grant it",
+	"WorkspaceConflict":             "another namespace bears the same label " + v1alpha1.LabelWorkspaceID + "; a platform admin removes it there",
+	"HostVersionUnsupported":        "the manifest asks for a newer Host; a platform admin updates the Host or installs another version",
+	"PrincipalChanged":              "the plugin's ServiceAccount or its namespace isn't the one that was reviewed; a platform admin sets the installation's spec.serviceAccountRef.acceptUID to the uid of the ServiceAccount if it is right",
+	"RequiredCapabilityUnavailable": "the plugin doesn't work without what its manifest requires and nobody granted here: %s; " + grantAnew,
 }
 
-func gatesOf(gates authority.Gates) []v1alpha1.Gate {
+// grantAnew says how an approver grants, on top of the act in force.
+const grantAnew = "an approver who wants that sets spec.supersedesAct to %q and spec.manifestDigest to the installation's status.manifestDigest"
+
+func gateMessage(row *authority.Row, gate string) string {
+	if gate == "RequiredCapabilityUnavailable" {
+		return fmt.Sprintf(gateMessages[gate], list(row.Required&^row.Granted), row.Act)
+	}
+	return gateMessages[gate]
+}
+
+func gatesOf(row *authority.Row) []v1alpha1.Gate {
 	var list []v1alpha1.Gate
-	for _, name := range gates.Names() {
-		list = append(list, v1alpha1.Gate{Type: v1alpha1.GateType(name), Message: gateMessages[name]})
+	for _, name := range row.Gates.Names() {
+		list = append(list, v1alpha1.Gate{Type: v1alpha1.GateType(name), Message: gateMessage(row, name)})
 	}
 	return list
+}
+
+// causes says why a row was revoked.
+var causes = map[authority.Cause]string{
+	authority.CauseHuman:            "a human took it away",
+	authority.CauseApprovalDeleted:  "the approval was deleted",
+	authority.CauseUninstalled:      "the installation was removed",
+	authority.CauseWorkspaceRemoved: "the namespace was no longer this workspace",
+	authority.CauseUnseenChange:     "the approval was changed while no process watched, which counts as revoked",
+}
+
+// revokedBecause says why, and how to grant again.
+func revokedBecause(row *authority.Row) string {
+	cause, ok := causes[row.Cause]
+	if !ok {
+		// A later revision, of a manifest for instance, that changed nothing.
+		cause = "it was taken away before"
+	}
+	return fmt.Sprintf("revoked, as of revision %d: %s; to grant again, "+grantAnew, row.Revision, cause, row.Act)
 }
 
 // approvalReady tells whether what was granted works.
@@ -64,6 +93,8 @@ func approvalReady(r authority.Report) metav1.Condition {
 	}
 	row := r.Row
 	switch {
+	case r.Waiting != nil:
+		return no(string(r.Waiting.Reason), waiting(r))
 	case r.InstallationMissing:
 		return no(v1alpha1.ReasonInstallationNotFound, "the installation was removed; installing again needs a new approval")
 	case r.WorkspaceMissing:
@@ -73,14 +104,14 @@ func approvalReady(r authority.Report) metav1.Condition {
 	case r.Review != nil && r.Review.Reason == authority.ReviewWorkspaceMismatch:
 		return no(v1alpha1.ReasonWorkspaceMismatch, workspaceMissing(row.Key.WorkspaceID))
 	case row.State == authority.StateNone:
-		return no(v1alpha1.ReasonNothingGranted, "nothing was granted so far")
+		return no(v1alpha1.ReasonNothingGranted, "nothing was granted so far; see ReviewRequired")
 	case row.State == authority.StateRevoked:
-		return no(v1alpha1.ReasonRevoked, fmt.Sprintf("revoked at revision %d (%s)", row.Revision, row.Cause))
+		return no(v1alpha1.ReasonRevoked, revokedBecause(&row))
 	case row.State == authority.StateExpired:
-		return no(v1alpha1.ReasonExpired, "expired at "+authority.Timestamp(row.ExpiresAt))
+		return no(v1alpha1.ReasonExpired, fmt.Sprintf("expired at %s; to renew it, "+grantAnew, authority.Timestamp(row.ExpiresAt), row.Act))
 	case row.Gates != 0:
 		first := row.Gates.Names()[0]
-		return no(first, gateMessages[first])
+		return no(first, gateMessage(&row, first))
 	case r.Effective == 0:
 		return no(v1alpha1.ReasonNothingGranted, "no capability that the manifest declares is granted")
 	default:
@@ -91,7 +122,11 @@ func approvalReady(r authority.Report) metav1.Condition {
 
 // approvalFenced is written after the fence has committed only: the status
 // step is the last of a pass.
-func approvalFenced(revision uint64) metav1.Condition {
+func approvalFenced(r authority.Report) metav1.Condition {
+	revision := r.Row.Revision
+	if r.Waiting != nil {
+		return condition(v1alpha1.ConditionFenced, false, string(r.Waiting.Reason), waiting(r))
+	}
 	if revision == 0 {
 		return condition(v1alpha1.ConditionFenced, false, v1alpha1.ReasonNothingGranted, "there is no revision yet")
 	}
@@ -99,10 +134,24 @@ func approvalFenced(revision uint64) metav1.Condition {
 		fmt.Sprintf("no exact write under a revision below %d can commit any more", revision))
 }
 
+// waiting says why a row isn't what the spec asks for.
+func waiting(r authority.Report) string {
+	if r.Waiting.Reason == authority.WaitingHistory {
+		return fmt.Sprintf("nothing works here: %s; a platform admin installs the plugin again, or, where the store is whole and somebody else has written this status, deletes this approval for a new one", shorten(r.Waiting.Message))
+	}
+	return fmt.Sprintf("what this version of the spec takes away is gone already, what it adds waits: revision %d can't be recorded yet: %s; a platform admin removes the cause, and it goes on by itself",
+		r.Row.Revision+1, shorten(r.Waiting.Message))
+}
+
 // reviewRequired says what an approval asks for and doesn't get, and what a
 // human has to write to grant it.
 func reviewRequired(r authority.Report) metav1.Condition {
 	review := r.Review
+	if r.Waiting != nil {
+		c := condition(v1alpha1.ConditionReviewRequired, false, string(r.Waiting.Reason), "not known yet; see Fenced")
+		c.Status = metav1.ConditionUnknown
+		return c
+	}
 	if review == nil {
 		return condition(v1alpha1.ConditionReviewRequired, false, v1alpha1.ReasonReviewed, "nothing in the spec waits for a human")
 	}
@@ -145,11 +194,11 @@ func workspaceMissing(id string) string {
 }
 
 // absent are the conditions of an approval that speaks for nothing and has
-// changed nothing.
+// changed nothing. What an earlier revision says doesn't speak of this version.
 func absent(reason, message string) []metav1.Condition {
 	return []metav1.Condition{
 		condition(v1alpha1.ConditionReady, false, reason, message),
-		condition(v1alpha1.ConditionFenced, false, v1alpha1.ReasonNothingGranted, "there is no revision yet"),
+		condition(v1alpha1.ConditionFenced, false, v1alpha1.ReasonNothingGranted, "no revision follows from this approval; see Ready"),
 		condition(v1alpha1.ConditionReviewRequired, true, reason, message),
 	}
 }

@@ -78,7 +78,7 @@ func (r *installationReconciler) Reconcile(ctx context.Context, request reconcil
 		return reconcile.Result{}, fmt.Errorf("list the rows: %w", err)
 	}
 	if lost == "" {
-		lost = lostHistory(approvals, rows)
+		lost = r.lostHistory(approvals, rows)
 	}
 	r.summarise(&status, rows)
 	acceptance := accepted(&found, lost)
@@ -159,14 +159,20 @@ func unreviewed(approvals []v1alpha1.PluginCapabilityApproval, digest string) []
 	return namespaces
 }
 
-// lostHistory says which workspace's status knows more than the store.
-func lostHistory(approvals []v1alpha1.PluginCapabilityApproval, rows []authority.Row) string {
+// lostHistory says which workspace's status knows more than the store. Only the
+// approval that stands for the workspace counts: whoever may write a status in
+// another namespace says nothing about it.
+func (r *installationReconciler) lostHistory(approvals []v1alpha1.PluginCapabilityApproval, rows []authority.Row) string {
 	revisions := map[string]uint64{}
 	for _, row := range rows {
 		revisions[row.Key.WorkspaceID] = row.Revision
 	}
 	for _, approval := range approvals {
 		s := &approval.Status
+		bound, ok := r.cluster.view.Binding(approval.Spec.WorkspaceID)
+		if !ok || bound.Namespace != approval.Namespace {
+			continue
+		}
 		if s.InstallationID == approval.Spec.InstallationID && s.Revision > 0 &&
 			uint64(s.Revision) > revisions[approval.Spec.WorkspaceID] {
 			return fmt.Sprintf("the approval in namespace %s was at revision %d, which neither the store nor any event knows; install again",

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,21 +42,55 @@ func (l *leader) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable. Its error ends the process.
 func (l *leader) Start(ctx context.Context) error {
-	if err := retry(ctx, l.log, "Beginning a term", l.begin); err != nil {
-		return nil
+	// The term is begun once: a process that was deposed meanwhile must not take
+	// it back from the one that leads.
+	if err := retry(ctx, l.log, "Beginning a term", func(ctx context.Context) (err error) {
+		l.term, err = l.store.Lead(ctx)
+		return err
+	}); err != nil {
+		return nil //nolint:nilerr // the context ended
+	}
+	var deposed error
+	if err := retry(ctx, l.log, "Comparing the rows with their events", func(ctx context.Context) error {
+		err := l.compare(ctx)
+		if errors.Is(err, fence.ErrDeposed) {
+			deposed, err = err, nil
+		}
+		return err
+	}); err != nil {
+		return nil //nolint:nilerr // the context ended
+	}
+	if deposed != nil {
+		return deposed
 	}
 	close(l.leading)
 	l.view.MarkComplete(view.SourceLedger)
 	l.log.Info("Leading", "storeEpoch", l.term.StoreEpoch, "leaderEpoch", l.term.LeaderEpoch)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go l.sweep.run(ctx)
+	go l.sweep.run(ctx, l.current)
 	select {
 	case err := <-l.deposed:
 		return err
 	case <-ctx.Done():
 		return nil
 	}
+}
+
+// current ends the process when another one leads by now: one that was stopped
+// for a while may have nothing to fence by which it would learn that.
+func (l *leader) current(ctx context.Context) error {
+	term, err := l.store.Term(ctx)
+	if err != nil {
+		return fmt.Errorf("read the term in force: %w", err)
+	}
+	if term != l.term {
+		err := fmt.Errorf("term %d.%d is over, %d.%d is in force: %w", l.term.StoreEpoch, l.term.LeaderEpoch,
+			term.StoreEpoch, term.LeaderEpoch, fence.ErrDeposed)
+		l.depose(err)
+		return err
+	}
+	return nil
 }
 
 // wait returns the term once it has begun.
@@ -76,11 +111,8 @@ func (l *leader) depose(err error) {
 	}
 }
 
-func (l *leader) begin(ctx context.Context) error {
-	term, err := l.store.Lead(ctx)
-	if err != nil {
-		return fmt.Errorf("begin a term: %w", err)
-	}
+// compare takes every row that is behind its newest event straight to it.
+func (l *leader) compare(ctx context.Context) error {
 	newest, highest, err := l.events.newest(ctx, func(err error) {
 		l.log.Error(err, "An event can't be read back; its sequence answers UNAVAILABLE")
 	})
@@ -108,11 +140,10 @@ func (l *leader) begin(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := l.store.FenceStart(ctx, term, event); err != nil {
+		if err := l.store.FenceStart(ctx, l.term, event); err != nil {
 			return fmt.Errorf("take installation %s in workspace %s to revision %d: %w", key.InstallationID, key.WorkspaceID, revision, err)
 		}
 	}
-	l.term = term
 	return nil
 }
 

@@ -14,10 +14,6 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/fence"
 )
 
-// errHistoryLost: a status, or an event that can't be read, knows a revision
-// that the store has lost. Going on would use revisions again (I3).
-var errHistoryLost = errors.New("the store is behind a revision that was published")
-
 // passReconciler runs passes: one key is one request.
 type passReconciler struct {
 	pass   *fence.Pass
@@ -38,19 +34,27 @@ func (r *passReconciler) Reconcile(ctx context.Context, key authority.Key) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if err := r.leader.current(ctx); errors.Is(err, fence.ErrDeposed) {
+		return reconcile.Result{}, reconcile.TerminalError(err) //nolint:wrapcheck // it is the wrapping
+	} else if err != nil {
+		return reconcile.Result{}, err
+	}
 	row, err := r.store.Row(ctx, key)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read the row: %w", err)
 	}
 	if seen := r.view.Observe(key).Revision; seen > row.Revision {
 		r.settled(key.InstallationID)
-		return reconcile.Result{}, fmt.Errorf("installation %s in workspace %s: revision %d was published and the store has %d: %w",
-			key.InstallationID, key.WorkspaceID, seen, row.Revision, errHistoryLost)
+		err := fmt.Errorf("revision %d was published and the store is at %d: %w", seen, row.Revision, fence.ErrHistoryLost)
+		return reconcile.Result{}, errors.Join(err, r.pass.Tell(ctx, key, err))
 	}
 	result, err := r.pass.Run(ctx, term, key)
 	if errors.Is(err, fence.ErrDeposed) {
 		r.leader.depose(err)
 		return reconcile.Result{}, reconcile.TerminalError(err) //nolint:wrapcheck // it is the wrapping
+	}
+	if errors.Is(err, fence.ErrHistoryLost) {
+		r.settled(key.InstallationID)
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("run a pass: %w", err)

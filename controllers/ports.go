@@ -18,6 +18,8 @@ type Store interface {
 	// Lead starts a new term in office; fences of every earlier term are
 	// refused from then on.
 	Lead(ctx context.Context) (fence.Term, error)
+	// Term is the term in force: another process's, once this one is deposed.
+	Term(ctx context.Context) (fence.Term, error)
 	// FenceStart takes a row that is behind its newest event straight to it,
 	// under the mark Starting, creating it if need be. A hold of the row stays,
 	// unless the event applied it.

@@ -77,7 +77,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 
 	bound := &bindings{store: o.Store, view: o.View}
 	objects := &cluster{live: live, store: o.Store, view: o.View, bindings: bound, policy: o.Policy}
-	status := &statuses{live: live, writer: writer, now: o.Now}
+	status := newStatuses(live, writer, o.Now)
 	history := &events{live: live, writer: writer}
 
 	passes, uninstalls := newRequests[authority.Key](), newRequests[string]()
@@ -180,7 +180,8 @@ func addApprovals(mgr manager.Manager, seen *view.View, r *approvalReconciler) e
 		return found
 	}
 	err := builder.ControllerManagedBy(mgr).Named("approval").
-		For(&v1alpha1.PluginCapabilityApproval{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.PluginCapabilityApproval{}, builder.WithPredicates(predicate.Or(
+			r.statuses.tampered(approvalStatus), predicate.GenerationChangedPredicate{}))).
 		Watches(&v1alpha1.PluginInstallation{}, handler.EnqueueRequestsFromMapFunc(named),
 			builder.WithPredicates(installationMatters())).
 		WatchesMetadata(metadataOf("Namespace"), handler.EnqueueRequestsFromMapFunc(inside),
@@ -233,12 +234,14 @@ func addInstallations(mgr manager.Manager, from *requests[reconcile.Request], r 
 	})
 	inside := by(indexServiceAccountNamespace, func(o client.Object) string { return o.GetName() })
 	err := builder.ControllerManagedBy(mgr).Named("installation").
-		For(&v1alpha1.PluginInstallation{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.PluginInstallation{}, builder.WithPredicates(predicate.Or(
+			r.statuses.tampered(installationStatus), predicate.GenerationChangedPredicate{}))).
 		Watches(&v1alpha1.PluginInstallation{}, claimants, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.PluginCapabilityApproval{}, named, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(metadataOf("ServiceAccount"), claimants, builder.WithPredicates(identityMatters())).
 		WatchesMetadata(metadataOf("Namespace"), inside, builder.WithPredicates(namespaceMatters())).
 		WatchesRawSource(from.source()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 2}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("add the controller of installations: %w", err)

@@ -2,8 +2,11 @@ package controllers
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -13,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/hostsvc/authority"
@@ -31,6 +36,62 @@ type statuses struct {
 	live   client.Reader
 	writer client.Client
 	now    func() time.Time
+
+	mu sync.Mutex
+	// written are the statuses that this process wrote last, digested.
+	written map[types.UID][sha256.Size]byte
+}
+
+func newStatuses(live client.Reader, writer client.Client, now func() time.Time) *statuses {
+	return &statuses{live: live, writer: writer, now: now, written: map[types.UID][sha256.Size]byte{}}
+}
+
+// tampered passes updates of a status that this process has not written: it is
+// to be written again, for a status that somebody else wrote grants nothing but
+// is believed.
+func (s *statuses) tampered(statusOf func(client.Object) any) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.written, e.Object.GetUID())
+			return false
+		},
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			after := digestOf(statusOf(e.ObjectNew))
+			if after == digestOf(statusOf(e.ObjectOld)) {
+				return false
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.written[e.ObjectNew.GetUID()] != after
+		},
+	}
+}
+
+func approvalStatus(o client.Object) any {
+	if approval, ok := o.(*v1alpha1.PluginCapabilityApproval); ok {
+		return &approval.Status
+	}
+	return nil
+}
+
+func installationStatus(o client.Object) any {
+	if installation, ok := o.(*v1alpha1.PluginInstallation); ok {
+		return &installation.Status
+	}
+	return nil
+}
+
+// digestOf identifies a status; one that can't be encoded equals no other one's.
+func digestOf(status any) [sha256.Size]byte {
+	text, err := json.Marshal(status)
+	if err != nil {
+		return [sha256.Size]byte{}
+	}
+	return sha256.Sum256(text)
 }
 
 // Apply implements fence.Status.
@@ -47,7 +108,12 @@ func (s *statuses) Apply(ctx context.Context, object fence.Object, report author
 	if string(approval.UID) != object.UID || approval.ResourceVersion != object.ResourceVersion {
 		return fence.ErrConflict
 	}
-	return s.applyApproval(ctx, &approval, reported(report))
+	status := reported(report)
+	if before := approval.Status; report.Waiting != nil && before.InstallationID == status.InstallationID && before.Revision > status.Revision {
+		// A revision never goes back, and this one says what is lost.
+		status.Revision, status.Act = before.Revision, before.Act
+	}
+	return s.applyApproval(ctx, &approval, status)
 }
 
 // reported is the status of a row. Conditions are not stamped yet.
@@ -59,14 +125,17 @@ func reported(r authority.Report) v1alpha1.PluginCapabilityApprovalStatus {
 		Act:            row.Act, State: v1alpha1.State(row.State.String()), ExpiresAt: microTime(row.ExpiresAt),
 		EffectiveCapabilities: idsOf(r.Effective),
 		EffectiveSummary:      strconv.Itoa(r.Effective.Len()) + "/" + strconv.Itoa(r.Declared.Len()),
-		Gates:                 gatesOf(row.Gates),
+		Gates:                 gatesOf(&row),
 		ManifestDigest:        row.Vector.ManifestDigest, HumanPolicyVersion: row.Vector.PolicyVersion,
 		ApprovedBy: row.ApprovedBy, IssuedAt: seconds(row.IssuedAt), UpdatedAt: seconds(row.UpdatedAt),
 		LastAuditID: row.AuditID,
-		Conditions:  []metav1.Condition{approvalReady(r), approvalFenced(row.Revision), reviewRequired(r)},
+		Conditions:  []metav1.Condition{approvalReady(r), approvalFenced(r), reviewRequired(r)},
 	}
-	if row.State == authority.StateNone {
+	switch {
+	case row.State == authority.StateNone:
 		status.State = v1alpha1.StatePending
+	case row.Hold != nil && row.Hold.State != authority.StateActive:
+		status.State = v1alpha1.StateRevoked
 	}
 	for _, inactive := range r.Inactive[:min(len(r.Inactive), maxInactive)] {
 		status.InactiveCapabilities = append(status.InactiveCapabilities, v1alpha1.InactiveCapability{
@@ -115,6 +184,9 @@ func (s *statuses) apply(ctx context.Context, object client.Object, kind string,
 	if equality.Semantic.DeepEqual(was, will) {
 		return nil
 	}
+	s.mu.Lock()
+	s.written[object.GetUID()] = digestOf(after)
+	s.mu.Unlock()
 	applied := &unstructured.Unstructured{Object: map[string]any{"status": will}}
 	applied.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
 	applied.SetNamespace(object.GetNamespace())
@@ -122,6 +194,12 @@ func (s *statuses) apply(ctx context.Context, object client.Object, kind string,
 	applied.SetUID(object.GetUID())
 	applied.SetResourceVersion(object.GetResourceVersion())
 	err = s.writer.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), fieldOwner, client.ForceOwnership)
+	if err == nil && !equality.Semantic.DeepEqual(applied.Object["status"], will) {
+		// Applying leaves what somebody else has put beside it.
+		cleaned := applied.DeepCopy()
+		cleaned.Object["status"] = will
+		err = s.writer.Status().Patch(ctx, cleaned, client.MergeFromWithOptions(applied, client.MergeFromWithOptimisticLock{}), fieldOwner)
+	}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return fence.ErrConflict

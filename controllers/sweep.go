@@ -22,12 +22,16 @@ type sweep struct {
 	uninstalls *requests[string]
 }
 
-func (s *sweep) run(ctx context.Context) {
+func (s *sweep) run(ctx context.Context, current func(context.Context) error) {
 	ticker := time.NewTicker(s.every)
 	defer ticker.Stop()
 	all := true
 	for {
-		if err := s.once(ctx, all); err == nil {
+		err := current(ctx)
+		if err == nil {
+			err = s.once(ctx, all)
+		}
+		if err == nil {
 			all = false
 		} else if ctx.Err() == nil {
 			s.log.Error(err, "The sweep failed; the next one is due", "after", s.every)

@@ -106,17 +106,16 @@ func (w *watch) observe(object any, deleted bool) {
 	if deleted {
 		seen.spec = nil
 	}
-	w.view.SetApproval(place, view.Approval{UID: seen.uid, Generation: seen.generation, Spec: seen.spec})
+	w.view.SetApproval(place, view.Approval{
+		UID: seen.uid, Generation: seen.generation, Spec: seen.spec,
+		Installation: approval.Status.InstallationID, Revision: uint64(approval.Status.Revision),
+	})
 	if seen.spec != nil {
 		if _, bound := w.view.Binding(seen.spec.WorkspaceID); !bound {
 			// The view can't place it without; the process that leads may have
 			// bound its workspace meanwhile.
 			defer w.queue.Add(place)
 		}
-	}
-	if status := approval.Status; status.InstallationID != "" && status.Revision > 0 {
-		key := authority.Key{InstallationID: status.InstallationID, WorkspaceID: approval.Spec.WorkspaceID}
-		w.view.SetRevision(key, uint64(status.Revision))
 	}
 	if w.append(place, seen) {
 		w.queue.Add(place)

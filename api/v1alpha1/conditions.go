@@ -66,10 +66,9 @@ const (
 	// ReasonFenced: the revision in status is the one that every writer is
 	// checked against.
 	ReasonFenced = "Fenced"
-	// ReasonFencing: a newer revision is on its way.
+	// ReasonFencing: the next revision can't be recorded yet; the message says
+	// why. What the spec takes away is gone already.
 	ReasonFencing = "Fencing"
-	// ReasonStoreUnavailable: the authority row can't be read or written.
-	ReasonStoreUnavailable = "StoreUnavailable"
 )
 
 // Reasons of ReviewRequired, and of a PluginCapabilityApproval that counts as

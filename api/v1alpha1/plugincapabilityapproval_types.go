@@ -313,6 +313,7 @@ type InactiveCapability struct {
 // +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.status.revision`
 // +kubebuilder:printcolumn:name="Effective",type=string,JSONPath=`.status.effectiveSummary`,description="effective of declared capabilities"
 // +kubebuilder:printcolumn:name="Approved By",type=string,JSONPath=`.status.approvedBy`
+// +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1,description="why it works, or doesn't"
 // +kubebuilder:printcolumn:name="Act",type=string,JSONPath=`.status.act`,priority=1
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -256,6 +256,8 @@ type InstallationWorkspace struct {
 // +kubebuilder:printcolumn:name="Installation ID",type=string,JSONPath=`.status.installationID`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.installationID) || (has(self.status) && has(self.status.installationID) && self.status.installationID == oldSelf.status.installationID)",message="installationID can't change or vanish once it is set",fieldPath=".status.installationID"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.serviceAccountUID) || (has(self.status) && has(self.status.serviceAccountUID) && (self.status.serviceAccountUID == oldSelf.status.serviceAccountUID || (has(self.spec.serviceAccountRef.acceptUID) && self.status.serviceAccountUID == self.spec.serviceAccountRef.acceptUID)))",message="serviceAccountUID can't vanish once it is set, and changes to spec.serviceAccountRef.acceptUID only",fieldPath=".status.serviceAccountUID"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.namespaceUID) || (has(self.status) && has(self.status.namespaceUID) && (self.status.namespaceUID == oldSelf.status.namespaceUID || (has(self.status.serviceAccountUID) && has(oldSelf.status.serviceAccountUID) && self.status.serviceAccountUID != oldSelf.status.serviceAccountUID)))",message="namespaceUID can't vanish once it is set, and changes with serviceAccountUID only",fieldPath=".status.namespaceUID"
 type PluginInstallation struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -7,6 +7,7 @@ import (
 	"github.com/kandev/plugin-host/controllers"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
+	"github.com/kandev/plugin-host/hostsvc/fence"
 	"github.com/kandev/plugin-host/hostsvc/identity"
 	"github.com/kandev/plugin-host/hostsvc/store"
 )
@@ -15,6 +16,12 @@ import (
 type ledger struct{ *store.Store }
 
 var _ controllers.Store = ledger{}
+
+// Term implements controllers.Store.
+func (l ledger) Term(ctx context.Context) (fence.Term, error) {
+	epochs, err := l.Epochs(ctx)
+	return epochs.Term, err
+}
 
 // Bind implements controllers.Store.
 func (l ledger) Bind(ctx context.Context, workspaceID, namespace, namespaceUID string) (authority.Workspace, error) {

@@ -41,7 +41,27 @@ type Report struct {
 	// no workspace.
 	InstallationMissing bool
 	WorkspaceMissing    bool
+	// Waiting is nil when the row is what the objects ask for.
+	Waiting *Waiting
 }
+
+// Waiting says why a row is not what its objects ask for. What they take away
+// is held meanwhile and what they add waits, so nothing is granted by it.
+type Waiting struct {
+	Reason  WaitingReason
+	Message string
+}
+
+// WaitingReason classifies what a row waits for.
+type WaitingReason string
+
+// The reasons of waiting.
+const (
+	// WaitingFence: the next revision can't be recorded or fenced yet.
+	WaitingFence WaitingReason = "Fencing"
+	// WaitingHistory: a revision was published that the store doesn't have.
+	WaitingHistory WaitingReason = "HistoryLost"
+)
 
 // NewReport makes the report for a row that is up to date with in.
 func NewReport(row Row, in Intent, review *Review, now time.Time) Report {

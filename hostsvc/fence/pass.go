@@ -46,7 +46,7 @@ func (p *Pass) Run(ctx context.Context, term Term, key authority.Key) (Result, e
 		case errors.Is(err, ErrOvertaken), errors.Is(err, ErrConflict):
 			continue
 		case err != nil:
-			return Result{}, fmt.Errorf("pass for installation %s in workspace %s: %w", key.InstallationID, key.WorkspaceID, err)
+			return Result{}, p.fail(ctx, key, fmt.Errorf("pass for installation %s in workspace %s: %w", key.InstallationID, key.WorkspaceID, err))
 		case settled:
 			result := Result{Row: row}
 			if row.State == authority.StateActive {
@@ -57,6 +57,40 @@ func (p *Pass) Run(ctx context.Context, term Term, key authority.Key) (Result, e
 	}
 	return Result{}, fmt.Errorf("pass for installation %s in workspace %s: %w after %d rounds",
 		key.InstallationID, key.WorkspaceID, ErrOvertaken, maxRounds)
+}
+
+// errStatus marks what only kept the status from being written.
+var errStatus = errors.New("write the status")
+
+// fail returns err, of a pass that can't go on, once the approval's status says
+// so: until the pass succeeds, it would else speak of what was in force before.
+func (p *Pass) fail(ctx context.Context, key authority.Key, err error) error {
+	if errors.Is(err, ErrDeposed) || errors.Is(err, errStatus) || ctx.Err() != nil {
+		return err
+	}
+	return errors.Join(err, p.Tell(ctx, key, err))
+}
+
+// Tell writes onto the approval why its pass can't go on, beside what is in
+// force meanwhile.
+func (p *Pass) Tell(ctx context.Context, key authority.Key, why error) error {
+	row, err := p.Ledger.Row(ctx, key)
+	if err != nil {
+		return fmt.Errorf("read the row: %w", err)
+	}
+	reading, err := p.Intent.Read(ctx, key)
+	if err != nil || reading.Object == nil {
+		return err
+	}
+	report := authority.NewReport(row, reading.Intent, nil, p.now())
+	report.Waiting = &authority.Waiting{Reason: authority.WaitingFence, Message: why.Error()}
+	if errors.Is(why, ErrHistoryLost) {
+		report.Waiting.Reason = authority.WaitingHistory
+	}
+	if err := p.Status.Apply(ctx, *reading.Object, report); err != nil && !errors.Is(err, ErrConflict) {
+		return fmt.Errorf("%w: %w", errStatus, err)
+	}
+	return nil
 }
 
 // round is hold, compute, event, fence, or, when the row is up to date, seen
@@ -72,6 +106,18 @@ func (p *Pass) round(ctx context.Context, term Term, key authority.Key) (row aut
 	}
 	if row, err = p.hold(ctx, row, reading.Intent); err != nil {
 		return row, false, err
+	}
+	if reading.Published > row.Revision {
+		// A revision is published after its fence: only a row that was read before
+		// another process fenced may be behind.
+		newer, err := p.Ledger.Row(ctx, key)
+		if err != nil {
+			return row, false, fmt.Errorf("read the row again: %w", err)
+		}
+		if newer.Revision >= reading.Published {
+			return row, false, ErrOvertaken
+		}
+		return row, false, fmt.Errorf("the status is at revision %d and the store at %d: %w", reading.Published, row.Revision, ErrHistoryLost)
 	}
 	now := p.now()
 	suffix, err := authority.NewActSuffix(p.Random)
@@ -91,7 +137,7 @@ func (p *Pass) round(ctx context.Context, term Term, key authority.Key) (row aut
 	if reading.Object != nil {
 		report := authority.NewReport(row, reading.Intent, out.Review, now)
 		if err := p.Status.Apply(ctx, *reading.Object, report); err != nil {
-			return row, false, fmt.Errorf("write the status: %w", err)
+			return row, false, fmt.Errorf("%w: %w", errStatus, err)
 		}
 	}
 	return row, true, nil

@@ -17,6 +17,9 @@ var (
 	// ErrDeposed: this process is no longer the leader of this store epoch.
 	// The pass ends; another process has taken over.
 	ErrDeposed = errors.New("this process no longer leads")
+	// ErrHistoryLost: a status, or an event that can't be read, knows a revision
+	// that the store doesn't have. Going on would use revisions again (I3).
+	ErrHistoryLost = errors.New("the store is behind a revision that was published")
 	// ErrConflict: the object whose status was computed has changed since.
 	ErrConflict = errors.New("the object has changed since it was read")
 )
@@ -43,6 +46,9 @@ type Reading struct {
 	// Object identifies the approval object whose status is to be written; nil
 	// when there is none.
 	Object *Object
+	// Published is the revision of this key that the object's status says is in
+	// force, 0 for none.
+	Published uint64
 }
 
 // Object is a version of an approval object.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/fence"
 )
 
 // converged says that the history is whole, that status and row are at its end,
@@ -278,5 +279,37 @@ var _ = Describe("I3 I4: a lost store", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(refusal).NotTo(BeNil())
 		Expect(story(ctx, s.key(ctx))).To(BeEmpty(), "no revision is used again")
+	})
+})
+
+var _ = Describe("I5: a process that is deposed while it begins its term", func() {
+	It("ends, and doesn't take the term back from the one that leads", func(ctx SpecContext) {
+		h := start(newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, writeTasks)
+		h.kill()
+
+		// A lost store: the next process has a row to rebuild.
+		late := newHost(newDatabase(ctx, onSQLite).store())
+		DeferCleanup(late.store.Close)
+		var theirs fence.Term
+		late.beforeFenceStart = func() {
+			term, err := late.store.Lead(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			theirs = term
+		}
+		run(late)
+		DeferCleanup(func() {
+			late.stop()
+			Eventually(late.done).WithTimeout(20 * time.Second).Should(BeClosed())
+		})
+		Eventually(late.done).Should(BeClosed())
+		Expect(late.failure).To(MatchError(ContainSubstring("no longer leads")))
+		epochs, err := late.store.Epochs(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(epochs.Term).To(Equal(theirs))
+		row, err := late.store.Row(ctx, s.key(ctx))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(row.Revision).To(BeZero())
 	})
 })

@@ -156,7 +156,8 @@ var _ = Describe("a gate", func() {
 		s.editInstallation(ctx, func(o *installation) {
 			o.Spec.Manifest.Capabilities = append(o.Spec.Manifest.Capabilities, v1alpha1.ManifestCapability{ID: readInbox, Required: true})
 		})
-		s.settled(ctx, gated(v1alpha1.GateRequiredCapabilityUnavailable))
+		o := s.settled(ctx, gated(v1alpha1.GateRequiredCapabilityUnavailable))
+		Expect(o.Status.Gates[0].Message).To(And(ContainSubstring(string(readInbox)), ContainSubstring(act)))
 		s.refused(ctx, h, s.key(ctx), contract.ReasonMissingCapabilityApproval)
 		s.editInstallation(ctx, func(o *installation) { o.Spec.Manifest = manifest(readTasks, writeTasks) })
 		reopened(ctx)

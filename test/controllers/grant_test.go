@@ -90,7 +90,9 @@ var _ = Describe("a human act", func() {
 		revoking := used
 		revoking.State = v1alpha1.StateRevoked
 		s.apply(ctx, revoking)
-		s.settled(ctx, revoked)
+		taken := s.settled(ctx, revoked)
+		Expect(says(taken.Status.Conditions, v1alpha1.ConditionReady)).To(And(
+			ContainSubstring("a human took it away"), ContainSubstring(taken.Status.Act)), "it says what to do next")
 		s.refused(ctx, h, s.key(ctx), contract.ReasonCapabilityRevoked)
 		s.apply(ctx, used)
 		o := s.settled(ctx, usedAgain)

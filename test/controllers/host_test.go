@@ -53,10 +53,14 @@ func newDatabase(ctx context.Context, engine string) *database {
 		Expect(err).NotTo(HaveOccurred())
 		dsn, err := server.NewDatabase(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		return &database{func() (store.Engine, error) { return postgres.Open(context.Background(), dsn) }}
+		return databaseAt(dsn)
 	}
 	path := filepath.Join(GinkgoT().TempDir(), "host.db")
 	return &database{func() (store.Engine, error) { return sqlite.Open(path) }}
+}
+
+func databaseAt(dsn string) *database {
+	return &database{func() (store.Engine, error) { return postgres.Open(context.Background(), dsn) }}
 }
 
 func (d *database) store() *store.Store {
@@ -106,6 +110,8 @@ type host struct {
 	killed chan struct{}
 	// failHolds is how many holds fail from now on, as a store that is down.
 	failHolds atomic.Int64
+	// beforeFenceStart is called before each row that is rebuilt, nil for nothing.
+	beforeFenceStart func()
 	// skew moves this process's clock.
 	skew atomic.Int64
 
@@ -247,6 +253,11 @@ type ledger struct {
 	host *host
 }
 
+func (l *ledger) Term(ctx context.Context) (fence.Term, error) {
+	epochs, err := l.Epochs(ctx)
+	return epochs.Term, err
+}
+
 func (l *ledger) Bind(ctx context.Context, workspaceID, namespace, namespaceUID string) (authority.Workspace, error) {
 	bound, err := l.Store.Bind(ctx, workspaceID, namespace, namespaceUID)
 	return authority.Workspace{ID: bound.WorkspaceID, Namespace: bound.Namespace, NamespaceUID: bound.NamespaceUID}, err
@@ -282,6 +293,13 @@ func (l *ledger) Hold(ctx context.Context, key authority.Key, hold authority.Hol
 
 func (l *ledger) Fence(ctx context.Context, term fence.Term, from, to authority.Row) error {
 	return l.host.around(beforeFence, afterFence, func() error { return l.Store.Fence(ctx, term, from, to) })
+}
+
+func (l *ledger) FenceStart(ctx context.Context, term fence.Term, event authority.Event) error {
+	if before := l.host.beforeFenceStart; before != nil {
+		before()
+	}
+	return l.Store.FenceStart(ctx, term, event)
 }
 
 func (l *ledger) MarkSeen(ctx context.Context, term fence.Term, from authority.Row, seen authority.Seen) error {

@@ -36,6 +36,26 @@ func reconciles() map[string]float64 {
 	return finished
 }
 
+// failures counts the requests of a controller that ended in an error.
+func failures(controller string) float64 {
+	GinkgoHelper()
+	families, err := metrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() != "controller_runtime_reconcile_errors_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, pair := range metric.GetLabel() {
+				if pair.GetName() == "controller" && pair.GetValue() == controller {
+					return metric.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return 0
+}
+
 // versions lists the resource version of every object of ours.
 func versions(ctx context.Context) map[string]string {
 	GinkgoHelper()

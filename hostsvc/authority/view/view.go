@@ -87,6 +87,9 @@ type Approval struct {
 	Generation int64
 	// Spec is nil when the object is gone or being deleted.
 	Spec *authority.Approval
+	// Revision is what the status says is in force of Installation, an ID.
+	Installation string
+	Revision     uint64
 }
 
 type approval struct {
@@ -284,8 +287,8 @@ func (v *View) Confirm(place Place, uid string) {
 	v.renewPlace(place)
 }
 
-// SetRevision records that a revision of key was seen in a status or an event.
-// It never goes back.
+// SetRevision records that a revision of key was seen in an event. It never
+// goes back.
 func (v *View) SetRevision(key authority.Key, revision uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -422,6 +425,11 @@ func (v *View) observed(key authority.Key) *authority.Observed {
 	if !ok {
 		o.Approval.Gone = Source(v.complete.Load())&SourceApprovals != 0
 		return o
+	}
+	if seen.Spec != nil && seen.Installation == key.InstallationID {
+		// Only of the object that stands for the key: whoever may write a status
+		// somewhere else says nothing about it.
+		o.Revision = max(o.Revision, seen.Revision)
 	}
 	o.Approval = authority.ObservedApproval{UID: seen.UID, Generation: seen.Generation, Confirmed: seen.confirmed}
 	spec := seen.Spec
