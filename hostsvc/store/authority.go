@@ -90,8 +90,17 @@ func scanRecord(r Row, row *authority.Row) error {
 // AuthorityRow implements command.Store. The row holds what a decision needs,
 // not the record of who made it.
 func (s *Store) AuthorityRow(ctx context.Context, key authority.Key) (*authority.Row, error) {
-	var row *authority.Row
+	if s.lost.Load() {
+		return nil, ErrClosed
+	}
+	row, moves := s.known.get(key)
+	if row != nil {
+		return row, nil
+	}
 	err := s.engine.Query(ctx, selectDecision, decision(key, &row), key.InstallationID, key.WorkspaceID)
+	if err == nil && row != nil && s.engine.Sole() {
+		s.known.put(*row, moves)
+	}
 	return row, failed("read an authority row", err)
 }
 
@@ -199,6 +208,7 @@ func (t *tx) putRecord(row authority.Row, changes int64) error {
 		return fmt.Errorf("encode the vector: %w", err)
 	}
 	sum := row.Vector.Sum()
+	t.moved = append(t.moved, row.Key)
 	_, err = t.exec("write an authority row", upsertAuthority,
 		row.Key.InstallationID, row.Key.WorkspaceID, int64(row.Revision), row.Act, int64(row.State),
 		int64(row.Granted), int64(row.Declared), int64(row.Required), int64(row.Allowed), micros(row.ExpiresAt),

@@ -14,6 +14,9 @@ type Engine interface {
 	// Writers is how many write transactions may be open at once. Each of them
 	// is run by a goroutine that lives as long as the store.
 	Writers() int
+	// Sole tells that no other process can write while this one has the database
+	// open.
+	Sole() bool
 	// Begin opens a write transaction and takes the exclusive lock called name
 	// as its first statement; "" takes none. The lock ends with the
 	// transaction. An error means that nothing happened.

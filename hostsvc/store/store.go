@@ -43,6 +43,7 @@ type Store struct {
 	log    *slog.Logger
 	fatal  func(error)
 
+	known   *known
 	queue   *queue
 	workers sync.WaitGroup
 	// lost: the database is in an unknown state; nothing runs any more.
@@ -56,7 +57,7 @@ type Store struct {
 // Open brings the schema up to date and starts the store on engine, which it
 // owns from then on, also when Open fails. ctx bounds Open only.
 func Open(ctx context.Context, engine Engine, options Options) (*Store, error) {
-	s := &Store{engine: engine, now: options.Now, log: options.Log, fatal: options.Fatal, queue: newQueue()}
+	s := &Store{engine: engine, now: options.Now, log: options.Log, fatal: options.Fatal, known: newKnown(), queue: newQueue()}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.close = sync.OnceValue(s.shutDown)
 	if err := migrate(ctx, engine); err != nil {
@@ -77,7 +78,9 @@ func (s *Store) shutDown() error {
 	s.queue.close()
 	s.workers.Wait()
 	s.cancel()
-	if err := s.engine.Close(); err != nil {
+	err := s.engine.Close()
+	s.known.close()
+	if err != nil {
 		return fmt.Errorf("close the database: %w", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 
+	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/domain"
 	"github.com/kandev/plugin-host/hostsvc/fence"
 	"github.com/kandev/plugin-host/hostsvc/journal"
@@ -30,6 +31,8 @@ type tx struct {
 	wrote     bool
 	gone      bool
 	ended     bool
+	// moved are the authority rows that any command wrote, kept or not.
+	moved []authority.Key
 
 	// Of the command that runs.
 	head     head
@@ -44,6 +47,7 @@ type tx struct {
 
 // finish ends the transaction unless Commit has.
 func (t *tx) finish() {
+	defer func() { t.store.known.forget(t.moved) }()
 	if !t.ended {
 		t.ended = true
 		t.db.Rollback()

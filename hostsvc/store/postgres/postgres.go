@@ -97,6 +97,9 @@ func (e *Engine) Migrations() fs.FS {
 // Writers implements store.Engine.
 func (e *Engine) Writers() int { return writers }
 
+// Sole implements store.Engine: replicas write too.
+func (e *Engine) Sole() bool { return false }
+
 // Close implements store.Engine.
 func (e *Engine) Close() error {
 	e.write.Close()

@@ -123,6 +123,9 @@ func (e *Engine) Migrations() fs.FS {
 // Writers implements store.Engine.
 func (e *Engine) Writers() int { return 1 }
 
+// Sole implements store.Engine: the lock file is this process's for life.
+func (e *Engine) Sole() bool { return true }
+
 // Close implements store.Engine.
 func (e *Engine) Close() error { return e.close() }
 

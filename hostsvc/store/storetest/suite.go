@@ -46,6 +46,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"I5_NoCommitUnderTheOldRevision_16", func(t *testing.T, d Database) { testFenceUnderLoad(t, d, 16) }},
 		{"I5_NoCommitUnderTheOldRevision_48", func(t *testing.T, d Database) { testFenceUnderLoad(t, d, 48) }},
 		{"I5_Linearizable", func(t *testing.T, d Database) { testLinearizable(t, open(t, d)) }},
+		{"I5_RowBeforeTheLockIsCurrent", testRowBeforeLock},
 		{"I5_DeposedLeader", testDeposed},
 		{"I6_Hold", testHold},
 		{"I6_HoldOfProcessedVersion", testHoldProcessed},
