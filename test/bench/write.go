@@ -186,7 +186,7 @@ func (d sqliteDatabase) bare(context.Context) (writer, error) {
 		return nil, fmt.Errorf("open the bare database: %w", err)
 	}
 	var script strings.Builder
-	script.WriteString(`PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -32768;
+	script.WriteString(`PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = 4000;
 		CREATE TABLE records (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 		CREATE TABLE tasks (id TEXT PRIMARY KEY, title TEXT NOT NULL, version INTEGER NOT NULL) STRICT, WITHOUT ROWID;`)
 	for i := range tasks {

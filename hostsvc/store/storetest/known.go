@@ -39,6 +39,8 @@ func testRowBeforeLock(t *testing.T, d Database) {
 			}
 		})
 	}
+	end := sync.OnceFunc(func() { close(stop); readers.Wait() })
+	defer end()
 	for range 200 {
 		row = w.grant("w")
 		seen, err := w.AuthorityRow(ctx, key("w"))
@@ -46,8 +48,7 @@ func testRowBeforeLock(t *testing.T, d Database) {
 			t.Fatalf("after the fence to %d the row reads as %+v, %v", row.Revision, seen, err)
 		}
 	}
-	close(stop)
-	readers.Wait()
+	end()
 	held, err := w.Hold(ctx, key("w"), authority.Hold{
 		Granted: contract.CapabilitySet(0), State: authority.StateRevoked, Cause: authority.CauseHuman, UID: row.Seen.UID,
 		Generation: row.Seen.Generation + 1,
