@@ -282,6 +282,19 @@ var _ = Describe("I3 I4: a lost store", func() {
 	})
 })
 
+var _ = Describe("I5: a process that was deposed and has nothing to fence", func() {
+	It("learns it at its next look, and ends", func(ctx SpecContext) {
+		h := start(newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, writeTasks)
+		theirs, err := h.store.Lead(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(h.done).Should(BeClosed())
+		Expect(h.failure).To(MatchError(ContainSubstring("no longer leads")))
+		Expect(h.store.Epochs(ctx)).To(HaveField("Term", theirs))
+	})
+})
+
 var _ = Describe("I5: a process that is deposed while it begins its term", func() {
 	It("ends, and doesn't take the term back from the one that leads", func(ctx SpecContext) {
 		h := start(newDatabase(ctx, onSQLite))

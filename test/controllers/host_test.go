@@ -110,6 +110,8 @@ type host struct {
 	killed chan struct{}
 	// failHolds is how many holds fail from now on, as a store that is down.
 	failHolds atomic.Int64
+	// sweepEvery is the time between two sweeps.
+	sweepEvery time.Duration
 	// beforeFenceStart is called before each row that is rebuilt, nil for nothing.
 	beforeFenceStart func()
 	// skew moves this process's clock.
@@ -166,7 +168,14 @@ func (h *host) wait() {
 // start runs a process on a database of its own.
 func start(db *database) *host {
 	GinkgoHelper()
+	return startSweeping(db, time.Second)
+}
+
+// startSweeping runs one that sweeps as often as the test wants.
+func startSweeping(db *database, every time.Duration) *host {
+	GinkgoHelper()
 	h := newHost(db.store())
+	h.sweepEvery = every
 	h.receipts = journal.NewRecorder(h.store, uuid.NewString(), h.now)
 	run(h)
 	DeferCleanup(func() {
@@ -191,7 +200,7 @@ func beside(other *host) *host {
 }
 
 func newHost(s *store.Store) *host {
-	return &host{store: s, view: view.New(authority.BuiltInPolicy()), done: make(chan struct{}), killed: make(chan struct{})}
+	return &host{store: s, sweepEvery: time.Second, view: view.New(authority.BuiltInPolicy()), done: make(chan struct{}), killed: make(chan struct{})}
 }
 
 func run(h *host) {
@@ -207,7 +216,7 @@ func run(h *host) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(controllers.Add(ctx, mgr, controllers.Options{
 		Store: &ledger{Store: h.store, host: h}, View: h.view, Policy: authority.BuiltInPolicy(),
-		Now: h.now, Random: rand.Reader, SweepEvery: time.Second,
+		Now: h.now, Random: rand.Reader, SweepEvery: h.sweepEvery,
 	})).To(Succeed())
 	go func() {
 		h.failure = mgr.Start(ctx)
