@@ -79,13 +79,15 @@ var _ = Describe("kubectl get", func() {
 		namespace := newNamespace(ctx)
 		o := create(ctx, approval(namespace))
 		Expect(editStatus(ctx, o, "status", document{"state": "Active", "revision": int64(17), "effectiveSummary": "2/5",
-			"approvedBy": "ada@example.com", "act": "17-k3v7qa", "expiresAt": "2027-03-01T08:00:00.000000Z"})).To(Succeed())
+			"approvedBy": "ada@example.com", "act": "17-k3v7qa", "expiresAt": "2027-03-01T08:00:00.000000Z", "conditions": []any{
+				document{"type": "Ready", "status": "False", "reason": "Suspended", "message": "", "lastTransitionTime": "2027-01-01T00:00:00Z"},
+			}})).To(Succeed())
 		Expect(columns(ctx, "pca", "-A")).To(Equal([]string{
 			"NAMESPACE", "NAME", "WORKSPACE", "PLUGIN", "STATE", "REVISION", "EFFECTIVE", "APPROVED BY", "AGE"}))
 		Expect(columns(ctx, "pca", "-n", namespace, "-o", "wide")).To(Equal([]string{
-			"NAME", "WORKSPACE", "PLUGIN", "STATE", "REVISION", "EFFECTIVE", "APPROVED BY", "ACT", "EXPIRES", "AGE"}))
+			"NAME", "WORKSPACE", "PLUGIN", "STATE", "REVISION", "EFFECTIVE", "APPROVED BY", "WHY", "ACT", "EXPIRES", "AGE"}))
 		Expect(cells(ctx, "pca", "-n", namespace, "-o", "wide")).To(HaveExactElements(
-			o.GetName(), "payments", o.GetName(), "Active", "17", "2/5", "ada@example.com", "17-k3v7qa",
+			o.GetName(), "payments", o.GetName(), "Active", "17", "2/5", "ada@example.com", "Suspended", "17-k3v7qa",
 			"2027-03-01T08:00:00.000000Z", Not(BeEmpty())))
 	})
 
