@@ -48,7 +48,7 @@ func (l *leader) Start(ctx context.Context) error {
 		l.term, err = l.store.Lead(ctx)
 		return err
 	}); err != nil {
-		return nil //nolint:nilerr // the context ended
+		return nil
 	}
 	var deposed error
 	if err := retry(ctx, l.log, "Comparing the rows with their events", func(ctx context.Context) error {
@@ -58,7 +58,7 @@ func (l *leader) Start(ctx context.Context) error {
 		}
 		return err
 	}); err != nil {
-		return nil //nolint:nilerr // the context ended
+		return nil
 	}
 	if deposed != nil {
 		return deposed

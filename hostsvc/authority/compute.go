@@ -398,6 +398,7 @@ func (c *computation) review(next Row) *Review {
 		r.Reason = ReviewWorkspaceMismatch
 		r.Widens = c.in.Approval.Capabilities
 		return &r
+	case MismatchNone:
 	}
 	a := c.approval
 	if c.act || a.Revoked {

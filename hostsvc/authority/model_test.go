@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kandev/plugin-host/contract"
 	"pgregory.net/rapid"
+
+	"github.com/kandev/plugin-host/contract"
 )
 
 // Humans, machines and crashes in any order: I2, I3 and I7 hold, every state

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
-	"pgregory.net/rapid"
 )
 
 // Two controllers of which one may be deposed, edits and kills between any two
@@ -317,7 +318,8 @@ func TestObey_TheExistingEventIsTheTruth(t *testing.T) {
 			fences := 0
 			m.hook = func(_ *controller, point string) error {
 				if point == "fenced" {
-					if fences++; fences == 1 {
+					fences++
+					if fences == 1 {
 						if m.row.Revision != 2 || m.row.EventHash != event.Hash() {
 							t.Errorf("not the event: %+v", m.row)
 						}

@@ -11,7 +11,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"net"
 	"net/http"
@@ -193,7 +192,7 @@ type callers struct {
 	applied atomic.Int64
 }
 
-func (s *scene) call(ctx context.Context, token string, revision uint64, workflowVersion, stepVersion string, n int, on ...*replica) *callers {
+func (s *scene) call(token string, revision uint64, workflowVersion, stepVersion string, n int, on ...*replica) *callers {
 	GinkgoHelper()
 	bearer := metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+token)
 	running, cancel := context.WithCancel(bearer)
@@ -275,7 +274,7 @@ var _ = Describe("I5: a leader that is stopped in the middle of its work, as a p
 			if leased {
 				serving[1] = second
 			}
-			w := s.call(ctx, token, uint64(granted.Status.Revision), workflowVersion, stepVersion, 16, serving...)
+			w := s.call(token, uint64(granted.Status.Revision), workflowVersion, stepVersion, 16, serving...)
 			Eventually(w.applied.Load).WithTimeout(time.Minute).Should(BeNumerically(">", 100))
 
 			By("stopping it while it processes a narrowing and 16 write")
@@ -289,7 +288,7 @@ var _ = Describe("I5: a leader that is stopped in the middle of its work, as a p
 				second = processes.start(how.args...)
 				w.stop()
 				w.group.Wait()
-				w = s.call(ctx, token, uint64(granted.Status.Revision), workflowVersion, stepVersion, 16, first, second)
+				w = s.call(token, uint64(granted.Status.Revision), workflowVersion, stepVersion, 16, first, second)
 			}
 			second.isReady(ctx)
 
@@ -333,7 +332,7 @@ var _ = Describe("I5: a leader that is stopped in the middle of its work, as a p
 			row, err := db.Row(ctx, key)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(row.Hold).To(BeNil())
-			Expect(second.ended).NotTo(BeClosed(), fmt.Sprint(second.log))
+			Expect(second.ended).NotTo(BeClosed(), second.log.String())
 		})
 	}
 })
