@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -224,9 +225,43 @@ func TestPass_EventRefused(t *testing.T) {
 	if err := c.run(); !errors.Is(err, errRefused) || m.row.Effective(m.now) != 0 || m.row.Revision != 1 {
 		t.Fatalf("%v, row %+v", err, m.row)
 	}
+	if m.waiting == nil || m.waiting.Reason != authority.WaitingFence || !strings.Contains(m.waiting.Message, errRefused.Error()) {
+		t.Errorf("the status says %+v", m.waiting)
+	}
 	m.converges()
-	if m.row.State != authority.StateRevoked {
+	if m.row.State != authority.StateRevoked || m.waiting != nil {
+		t.Errorf("row %+v, status says %+v", m.row, m.waiting)
+	}
+}
+
+// A status that knows a later revision than the store stops the sequence (I3),
+// and what is taken away is held all the same.
+func TestI3_PassGoesOnFromNoLostRevision(t *testing.T) {
+	m, c := leading(t, readTasks)
+	m.status[m.approval.UID] = 7
+	m.edit(func(a *authority.Approval) { a.Revoked = true })
+	if err := c.run(); !errors.Is(err, ErrHistoryLost) {
+		t.Fatal(err)
+	}
+	if m.row.Revision != 1 || m.row.Effective(m.now) != 0 {
 		t.Errorf("row %+v", m.row)
+	}
+}
+
+// A row that was read before another process fenced and published is only old.
+func TestPass_AnOldRowIsNoLostHistory(t *testing.T) {
+	m, old := leading(t, readTasks)
+	m.edit(func(a *authority.Approval) { a.Capabilities, a.SupersedesAct = readTasks|writeTasks, m.row.Act })
+	before(m, "read", func(*controller) error {
+		next := m.start("next")
+		m.lead(next)
+		return next.run()
+	})
+	if err := old.run(); errors.Is(err, ErrHistoryLost) {
+		t.Fatal(err)
+	}
+	if m.waiting != nil {
+		t.Errorf("the status says %+v", m.waiting)
 	}
 }
 
