@@ -67,7 +67,7 @@ type model struct {
 	applied     []authority.Approval
 	// waiting is what the status said last of it.
 	waiting *authority.Waiting
-	tick        int
+	tick    int
 	// firstApplied and heldAt are ticks: of a manifest's first appearance, and
 	// of the last hold that is a human's.
 	firstApplied map[string]int
