@@ -101,7 +101,7 @@ func (w *demo) handOver() {
   # grant to the installation of now: the file holds its ID, its digest and the act
   kubectl apply --server-side --force-conflicts -f %s
   # take it away
-  kubectl patch pca %s -n team-a --type=merge -p '{"spec":{"state":"Revoked"}}'
+  kubectl patch pca %s -n team-a --type=merge -p '{"spec":{"state":"Revoked","changedBy":"you","reason":"Tried it."}}'
 
 The log of plugin-host: %s
 Ctrl-C ends and removes everything.

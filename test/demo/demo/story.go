@@ -450,9 +450,13 @@ func (s *story) reinstall(ctx context.Context) error {
 	return err
 }
 
+// historyColumns tell the history as the how-to does.
+const historyColumns = "REVISION:.spec.revision,TIME:.spec.time,TYPE:.spec.type,CAUSE:.spec.cause," +
+	"ACTOR:.spec.actor.name,ASSURANCE:.spec.actor.assurance,REASON:.spec.reason"
+
 func (s *story) history(ctx context.Context) error {
 	if err := s.Kube(ctx, "get", "pcae", "-l", v1alpha1.LabelWorkspaceID+"=team-a",
-		"--sort-by=.spec.revision", "-o", "wide"); err != nil {
+		"--sort-by=.spec.revision", "-o", "custom-columns="+historyColumns); err != nil {
 		return err
 	}
 	var list v1alpha1.PluginCapabilityApprovalEventList
@@ -474,5 +478,15 @@ func (s *story) history(ctx context.Context) error {
 	want := []string{
 		"Grant/Human", "UpgradeReview/ManifestChanged", "Grant/Human", "Revoke/Human", "Grant/Human", "Revoke/Uninstalled",
 	}
-	return s.check(slices.Equal(told, want), "revisions without a gap, each chained to the one before, tell this story", told)
+	if err := s.check(slices.Equal(told, want), "revisions without a gap, each chained to the one before, tell this story", told); err != nil {
+		return err
+	}
+	return s.rewriteHistory(ctx, events[len(events)-1].Name)
+}
+
+// rewriteHistory tries what nobody may, the cluster's administrator included.
+func (s *story) rewriteHistory(ctx context.Context, event string) error {
+	err := s.Kube(ctx, "patch", "pcae", event, "--type=merge", "-p", `{"spec":{"reason":"Nothing happened."}}`)
+	return s.check(err != nil && strings.Contains(err.Error(), "an event never changes"),
+		"the administrator can't rewrite an event", err)
 }

@@ -82,6 +82,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		usage(stderr)
 		return exitUsage
 	}
+	if slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
+		usage(stdout)
+		return 0
+	}
 	at := slices.IndexFunc(commands, func(c command) bool { return c.name == args[0] })
 	if at < 0 {
 		fmt.Fprintf(stderr, "sample-plugin: %q is no command\n", args[0])
