@@ -147,6 +147,28 @@ var _ = Describe("an API server that refuses", func() {
 		Expect(o.Status.EffectiveCapabilities).To(ConsistOf(readTasks, writeTasks))
 	})
 
+	It("I6 I7: everything, while a revocation is held: self-heal meanwhile brings nothing back", func(ctx SpecContext) {
+		stop := refuseWrites(ctx, "plugincapabilityapprovalevents", "false")
+		Eventually(func() error { return api.Create(ctx, forgery(ctx, s.key(ctx)), client.DryRunAll) }).Should(MatchError(ContainSubstring("in the way")))
+		used := s.spec(ctx, writeTasks)
+		revoking := used
+		revoking.State = v1alpha1.StateRevoked
+		s.apply(ctx, revoking)
+		s.settled(ctx, waits("in the way"))
+		h.wire.sever()
+		stop()
+		for range 3 {
+			s.apply(ctx, revoking)
+			s.apply(ctx, used)
+		}
+		s.refused(ctx, h, s.key(ctx), contract.ReasonCapabilityRevoked)
+		Expect(story(ctx, s.key(ctx))).To(Equal([]string{"Grant Human"}))
+		h.wire.mend()
+		revoked(Default, s.converged(ctx, h, usedAgain))
+		Expect(story(ctx, s.key(ctx))[:2]).To(Equal([]string{"Grant Human", "Revoke Human"}))
+		s.refused(ctx, h, s.key(ctx), contract.ReasonCapabilityRevoked)
+	})
+
 	It("I5: statuses: the fence is done all the same, and told once that is possible", func(ctx SpecContext) {
 		stop := refuseWrites(ctx, "plugincapabilityapprovals/status", "false")
 		Eventually(func() error {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -75,6 +77,44 @@ func (d *database) store() *store.Store {
 	return s
 }
 
+// wire is a process's connections to the API server, which can be cut.
+type wire struct {
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, fmt.Errorf("dial: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut {
+		return nil, errors.Join(errors.New("the API server is away"), conn.Close())
+	}
+	w.conns = append(w.conns, conn)
+	return conn, nil
+}
+
+// sever takes the API server away, with every watch and call in flight.
+func (w *wire) sever() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = true
+	for _, conn := range w.conns {
+		_ = conn.Close() // the other side may have
+	}
+	w.conns = nil
+}
+
+func (w *wire) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = false
+}
+
 // step is a place in a pass at which a process can be killed.
 type step string
 
@@ -112,6 +152,12 @@ type host struct {
 	failHolds atomic.Int64
 	// sweepEvery is the time between two sweeps.
 	sweepEvery time.Duration
+	// beforeMark is called before a processed version is recorded, and afterStatus
+	// with each status of an approval that was written.
+	beforeMark  atomic.Pointer[func(authority.Seen)]
+	afterStatus atomic.Pointer[func(runtime.ApplyConfiguration)]
+	// wire is the way to the API server.
+	wire wire
 	// beforeFenceStart is called before each row that is rebuilt, nil for nothing.
 	beforeFenceStart func()
 	// skew moves this process's clock.
@@ -208,7 +254,9 @@ func run(h *host) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
 	skipNames := true
-	mgr, err := ctrl.NewManager(rest.CopyConfig(config), ctrl.Options{
+	reach := rest.CopyConfig(config)
+	reach.Dial = h.wire.dial
+	mgr, err := ctrl.NewManager(reach, ctrl.Options{
 		Scheme: scheme, Logger: hostLog(), Cache: controllers.CacheOptions(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: ctrlconfig.Controller{SkipNameValidation: &skipNames},
 		NewClient:  h.client,
@@ -251,7 +299,13 @@ func (h *host) client(config *rest.Config, options client.Options) (client.Clien
 				}
 				return c.SubResource(subresource).Apply(ctx, o, opts...)
 			}
-			return h.around(beforeStatus, afterStatus, func() error { return c.SubResource(subresource).Apply(ctx, o, opts...) })
+			return h.around(beforeStatus, afterStatus, func() error {
+				err := c.SubResource(subresource).Apply(ctx, o, opts...)
+				if after := h.afterStatus.Load(); err == nil && after != nil {
+					(*after)(o)
+				}
+				return err
+			})
 		},
 	}), nil
 }
@@ -314,6 +368,9 @@ func (l *ledger) FenceStart(ctx context.Context, term fence.Term, event authorit
 func (l *ledger) MarkSeen(ctx context.Context, term fence.Term, from authority.Row, seen authority.Seen) error {
 	if l.host.dead.Load() {
 		return errKilled
+	}
+	if before := l.host.beforeMark.Load(); before != nil {
+		(*before)(seen)
 	}
 	return l.Store.MarkSeen(ctx, term, from, seen)
 }

@@ -1,18 +1,21 @@
 package controllers_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
 	"runtime/pprof"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeobject "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,6 +84,37 @@ var _ = Describe("in the wrong order", func() {
 		for _, line := range lines[1:] {
 			Expect(line).To(Equal("Revoke Human"), "nothing is granted in between")
 		}
+	})
+
+	It("an edit between the decision and its status: no status speaks of a version that it wasn't computed from", func(ctx SpecContext) {
+		revoking := s.spec(ctx, writeTasks)
+		revoking.State = v1alpha1.StateRevoked
+		edit := func(seen authority.Seen) {
+			defer GinkgoRecover()
+			if seen.Generation == 2 {
+				h.beforeMark.Store(nil)
+				s.apply(ctx, revoking)
+			}
+		}
+		var lies atomic.Int64
+		check := func(written runtimeobject.ApplyConfiguration) {
+			defer GinkgoRecover()
+			text, err := json.Marshal(written)
+			Expect(err).NotTo(HaveOccurred())
+			var o approval
+			Expect(json.Unmarshal(text, &o)).To(Succeed())
+			if o.Status.ObservedGeneration > 2 && isTrue(o.Status.Conditions, v1alpha1.ConditionReady) {
+				lies.Add(1)
+			}
+		}
+		h.beforeMark.Store(&edit)
+		h.afterStatus.Store(&check)
+		told := s.spec(ctx, writeTasks)
+		told.Reason = "Told better."
+		s.apply(ctx, told)
+		s.converged(ctx, h, revoked)
+		Expect(s.approval(ctx).Generation).To(BeEquivalentTo(3))
+		Expect(lies.Load()).To(BeZero())
 	})
 
 	It("I13: a namespace deleted with everything in it", func(ctx SpecContext) {
