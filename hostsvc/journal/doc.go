@@ -6,5 +6,7 @@
 //
 // Entries are chained per workspace, under the workspace's lock. Receipts are
 // chained per Host process, refusals also per installation, so that a plugin
-// that is approved nowhere can't touch a workspace's chain.
+// that is approved nowhere can't touch a workspace's chain. Roots, appended
+// periodically, name the heads of all chains and are chained themselves: they
+// show that a whole chain was deleted, cut or rewritten together with its head.
 package journal

@@ -40,7 +40,7 @@ type Provenance struct {
 func (r *Receipt) Refused() bool { return !r.Result.Succeeded() }
 
 // Segment is a run of receipts of one chain, appended and made durable
-// together. Hash covers Previous, Chain, Index and Body.
+// together. Hash covers Previous, Chain, Index, At and Body, which Count follows from.
 type Segment struct {
 	// Chain names the chain: the Host process, and for refusals the
 	// installation.

@@ -12,13 +12,15 @@ type Segments interface {
 }
 
 // Link returns the segment chained after the segment with hash previous. Its
-// hash is SHA-256 over previous, chain, index and body, each with its length.
+// hash is SHA-256 over previous, chain, index, time and body, each with its
+// length.
 func (s Segment) Link(previous string) Segment {
 	s.Previous = previous
 	sum := digester{sha256.New()}
 	sum.text(previous)
 	sum.text(s.Chain)
 	sum.number(s.Index)
+	sum.number(uint64(s.At.UnixNano())) // any bijection will do
 	sum.number(uint64(len(s.Body)))
 	sum.Write(s.Body)
 	s.Hash = sum.hex()

@@ -30,9 +30,11 @@ type Chain struct {
 
 // ChainError says where a chain is broken.
 type ChainError struct {
-	// Chain is the workspace of entries, or the name of a chain of receipts.
+	// Chain is the workspace of entries, the name of a chain of receipts, or
+	// RootsChain.
 	Chain string
-	// At is the first version or index that is not what was written.
+	// At is the first version, index or number that is not what was written, as
+	// far as the check can tell.
 	At uint64
 	// Detail is "missing" or "changed".
 	Detail string
@@ -48,7 +50,7 @@ const verifyPage = 256
 // VerifyWorkspace walks the chain of a workspace from its first entry to its
 // head and returns the number of entries. The error is a *ChainError when an
 // entry was changed, removed or added; whoever rewrites the whole chain and
-// its head is not found by this walk.
+// its head is not found by this walk but by VerifyRoots.
 func VerifyWorkspace(ctx context.Context, history History, workspaceID string) (uint64, error) {
 	end, endHash, err := history.Head(ctx, workspaceID)
 	if err != nil {

@@ -23,6 +23,7 @@ var (
 	_ fence.Ledger     = (*Store)(nil)
 	_ journal.Segments = (*Store)(nil)
 	_ journal.History  = (*Store)(nil)
+	_ journal.Rooted   = (*Store)(nil)
 )
 
 // Options are what a store needs besides its engine. All are required.
@@ -97,6 +98,7 @@ func (s *Store) Write(ctx context.Context, workspaceID string, fn func(command.T
 const (
 	leaderLock        = "leader"
 	installationsLock = "installations"
+	rootsLock         = "roots"
 )
 
 func workspaceLock(id string) lockName {

@@ -56,6 +56,7 @@ func testTampering(t *testing.T, d Database) {
 		w.must(recorder.Append(t.Context(), journal.Receipt{AuditID: "a", InstallationID: "i", Result: contract.StateApplied, At: w.clock.Now()}))
 	}
 	w.must(recorder.Close(t.Context()))
+	w.receipts("q", 2)
 	w.close()
 	tamper(t, d, `UPDATE journal SET result = 'NO_CHANGE' WHERE workspace_id = $1 AND version = 3`, "changed")
 	tamper(t, d, `DELETE FROM journal WHERE workspace_id = $1 AND version = 3`, "removed")
@@ -63,6 +64,7 @@ func testTampering(t *testing.T, d Database) {
 	tamper(t, d, `UPDATE heads SET hash = previous_hash FROM journal WHERE heads.workspace_id = $1
 		AND journal.workspace_id = heads.workspace_id AND journal.version = heads.version`, "moved")
 	tamper(t, d, `UPDATE segments SET receipts = 7 WHERE chain = $1 AND idx = 2`, "reads/p")
+	tamper(t, d, `UPDATE segments SET at = at + 1 WHERE chain = $1 AND idx = 2`, "reads/q")
 
 	w = open(t, d)
 	for workspace, want := range map[string]*journal.ChainError{
@@ -81,13 +83,15 @@ func testTampering(t *testing.T, d Database) {
 	}
 	chains, err := w.Chains(t.Context())
 	w.must(err)
-	if len(chains) != 1 || chains[0].Index != 3 {
+	if len(chains) != 2 || chains[0].Index != 3 || chains[1].Index != 2 {
 		t.Fatalf("the chains are %+v", chains)
 	}
-	_, err = journal.VerifyReceipts(t.Context(), w, chains[0])
-	var broken *journal.ChainError
-	if !errors.As(err, &broken) || broken.At != 2 {
-		t.Errorf("the receipts verified with %v", err)
+	for _, chain := range chains {
+		_, err = journal.VerifyReceipts(t.Context(), w, chain)
+		var broken *journal.ChainError
+		if !errors.As(err, &broken) || broken.At != 2 {
+			t.Errorf("the receipts of chain %s verified with %v", chain.Name, err)
+		}
 	}
 }
 

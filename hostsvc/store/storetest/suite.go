@@ -69,6 +69,8 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"SlotsAndPositions", testSlots},
 		{"ChainShowsTampering", testTampering},
 		{"ReceiptsAreDurableAndChained", testReceipts},
+		{"Root_LinksWhatMoved", testRoots},
+		{"Root_ManyChainsManyAtOnce", testRootsConcurrently},
 		{"Installations", testInstallations},
 		{"I3_Bindings", testBindings},
 		{"ContextRevisionGrows", testContextRevision},
@@ -77,6 +79,9 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"NewerSchemaIsRefused", testNewerSchema},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, fresh(t)) })
+	}
+	for _, test := range rootTamperings {
+		t.Run("Root_"+test.name, func(t *testing.T) { test.run(t, fresh(t)) })
 	}
 }
 

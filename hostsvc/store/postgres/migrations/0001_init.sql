@@ -258,3 +258,21 @@ CREATE TABLE segments (
   at            bigint  NOT NULL,
   PRIMARY KEY (chain, idx)
 );
+
+-- Each root names the heads of all chains that moved since the root before.
+CREATE TABLE roots (
+  number        bigint  NOT NULL PRIMARY KEY,
+  at            bigint  NOT NULL,
+  previous_hash text COLLATE "C" NOT NULL,
+  hash          text COLLATE "C" NOT NULL,
+  body          bytea   NOT NULL
+);
+
+-- What the roots name each chain's head as, last, and the newest root itself.
+CREATE TABLE rooted (
+  kind     text COLLATE "C" NOT NULL,
+  chain    text COLLATE "C" NOT NULL,
+  position bigint  NOT NULL,
+  hash     text COLLATE "C" NOT NULL,
+  PRIMARY KEY (kind, chain)
+);

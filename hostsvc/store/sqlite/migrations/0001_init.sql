@@ -260,3 +260,22 @@ CREATE TABLE segments (
   at            INTEGER NOT NULL,
   PRIMARY KEY (chain, idx)
 ) STRICT;
+
+-- Each root names the heads of all chains that moved since the root before.
+-- They are only ever added, and their order is that of their number.
+CREATE TABLE roots (
+  number        INTEGER NOT NULL PRIMARY KEY,
+  at            INTEGER NOT NULL,
+  previous_hash TEXT    NOT NULL,
+  hash          TEXT    NOT NULL,
+  body          BLOB    NOT NULL
+) STRICT;
+
+-- What the roots name each chain's head as, last, and the newest root itself.
+CREATE TABLE rooted (
+  kind     TEXT    NOT NULL,
+  chain    TEXT    NOT NULL,
+  position INTEGER NOT NULL,
+  hash     TEXT    NOT NULL,
+  PRIMARY KEY (kind, chain)
+) STRICT, WITHOUT ROWID;
