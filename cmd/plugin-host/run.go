@@ -42,6 +42,8 @@ const (
 	sweepEvery = time.Minute
 	// pruneEvery is how often versions that no list can show any more go.
 	pruneEvery = time.Minute
+	// rootEvery is how often what moved in the chains is rooted.
+	rootEvery = time.Minute
 	// storeCheck bounds the store's readiness check.
 	storeCheck = 2 * time.Second
 	// flushTime is what receipts in flight have to become durable at the end.
@@ -72,6 +74,7 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 			return fmt.Errorf("--seed-file: %w", err)
 		}
 	}
+	defer func() { endRoots(ctx, durable, log) }()                       // behind the last receipts
 	receipts := journal.NewRecorder(durable, uuid.NewString(), time.Now) //nolint:contextcheck // it outlives every call
 	defer func() {
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
@@ -92,6 +95,9 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	}
 	if err := mgr.Add(pruner(durable, log)); err != nil {
 		return fmt.Errorf("add the pruner: %w", err)
+	}
+	if err := mgr.Add(rooter(durable, rootEvery, log)); err != nil {
+		return fmt.Errorf("add the rooter: %w", err)
 	}
 	if err := addChecks(mgr, durable, seen); err != nil {
 		return err
