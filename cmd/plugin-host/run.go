@@ -74,7 +74,8 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 			return fmt.Errorf("--seed-file: %w", err)
 		}
 	}
-	defer func() { endRoots(ctx, durable, log) }()                       // behind the last receipts
+	// The last root covers the last receipts.
+	defer func() { endRoots(ctx, durable, log) }()
 	receipts := journal.NewRecorder(durable, uuid.NewString(), time.Now) //nolint:contextcheck // it outlives every call
 	defer func() {
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)

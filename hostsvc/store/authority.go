@@ -33,7 +33,7 @@ func holdText(h *authority.Hold) (any, error) {
 	if h == nil {
 		return nil, nil //nolint:nilnil // NULL is the stored form of no hold
 	}
-	text, err := json.Marshal(h)
+	text, err := json.Marshal(h) //nolint:musttag // stored under its fields' names
 	if err != nil {
 		return nil, fmt.Errorf("encode a hold: %w", err)
 	}
@@ -51,7 +51,7 @@ func scanDecision(r Row, at int, row *authority.Row) error {
 	row.Gates = authority.Gates(r.Int(at + 7))
 	if !r.Null(at + 8) {
 		row.Hold = new(authority.Hold)
-		if err := json.Unmarshal([]byte(r.Text(at+8)), row.Hold); err != nil {
+		if err := json.Unmarshal([]byte(r.Text(at+8)), row.Hold); err != nil { //nolint:musttag // stored under its fields' names
 			return fmt.Errorf("decode the hold: %w", err)
 		}
 	}
@@ -72,7 +72,7 @@ func scanRecord(r Row, row *authority.Row) error {
 	}
 	const at = decisionWidth
 	row.Act = r.Text(at)
-	if err := json.Unmarshal([]byte(r.Text(at+1)), &row.Vector); err != nil {
+	if err := json.Unmarshal([]byte(r.Text(at+1)), &row.Vector); err != nil { //nolint:musttag // stored under its fields' names
 		return fmt.Errorf("decode the vector: %w", err)
 	}
 	row.Actor = authority.Actor{Name: r.Text(at + 2), Assurance: authority.Assurance(r.Text(at + 3))}
@@ -176,14 +176,14 @@ func (s *Store) rows(ctx context.Context, statement string, args ...any) ([]auth
 	return rows, err
 }
 
-// record reads the whole row under the lock; found is false for the zero row.
-func (t *tx) record(key authority.Key) (row authority.Row, found bool, err error) {
+// record reads the whole row under the lock; the zero row is one that does not
+// exist.
+func (t *tx) record(key authority.Key) (row authority.Row, err error) {
 	row.Key = key
 	err = t.query("read an authority row", selectRecord, func(r Row) error {
-		found = true
 		return scanRecord(r, &row)
 	}, key.InstallationID, key.WorkspaceID)
-	return row, found, err
+	return row, err
 }
 
 var (
@@ -203,7 +203,7 @@ func (t *tx) putRecord(row authority.Row, changes int64) error {
 	if err != nil {
 		return err
 	}
-	vector, err := json.Marshal(row.Vector)
+	vector, err := json.Marshal(row.Vector) //nolint:musttag // stored under its fields' names
 	if err != nil {
 		return fmt.Errorf("encode the vector: %w", err)
 	}

@@ -45,7 +45,7 @@ func (s *Store) FenceStart(ctx context.Context, term fence.Term, event authority
 		if err := t.checkTerm(term); err != nil {
 			return err
 		}
-		current, _, err := t.record(row.Key)
+		current, err := t.record(row.Key)
 		if err != nil || current.Revision >= row.Revision {
 			return err
 		}
@@ -77,7 +77,7 @@ func (s *Store) MarkSeen(ctx context.Context, term fence.Term, from authority.Ro
 func (s *Store) Hold(ctx context.Context, key authority.Key, hold authority.Hold) (authority.Row, error) {
 	var held authority.Row
 	err := s.run(ctx, workspaceLock(key.WorkspaceID), true, func(t *tx) error {
-		row, _, err := t.record(key)
+		row, err := t.record(key)
 		if err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (t *tx) overtake(term fence.Term, from authority.Row) (authority.Row, error
 	if err := t.checkTerm(term); err != nil {
 		return authority.Row{}, err
 	}
-	current, _, err := t.record(from.Key)
+	current, err := t.record(from.Key)
 	if err != nil {
 		return authority.Row{}, err
 	}

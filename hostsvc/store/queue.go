@@ -95,7 +95,8 @@ func (q *queue) next(batch []*job) (l *lane, jobs []*job, ok bool) {
 			q.mu.Unlock()
 			runtime.Gosched()
 			q.mu.Lock()
-			return l, l.take(batch), true
+			jobs = l.take(batch)
+			return l, jobs, true
 		}
 		if q.closed {
 			return nil, nil, false
@@ -251,10 +252,7 @@ func (s *Store) attempt(lock lockName, jobs []*job, errs []error) (settled bool)
 			return true
 		}
 		if t.gone {
-			if len(jobs) > 1 {
-				return false
-			}
-			return true
+			return len(jobs) == 1
 		}
 	}
 	if !t.wrote {

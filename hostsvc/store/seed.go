@@ -45,21 +45,25 @@ func (s *Store) Seed(ctx context.Context, workspaceID string, fn func(SeedTx) er
 
 type seedTx struct{ tx *tx }
 
+// Workspace implements SeedTx.
 func (s seedTx) Workspace(w domain.Workspace) error {
 	w.ID, w.Version = s.tx.workspace, s.tx.Version()
 	return s.tx.insertWorkspace(w)
 }
 
+// Workflow implements SeedTx.
 func (s seedTx) Workflow(w domain.Workflow) error {
 	w.WorkspaceID, w.Version = s.tx.workspace, s.tx.Version()
 	return s.tx.insertWorkflow(w)
 }
 
+// WorkflowStep implements SeedTx.
 func (s seedTx) WorkflowStep(step domain.WorkflowStep) error {
 	step.WorkspaceID, step.Version = s.tx.workspace, s.tx.Version()
 	return s.tx.insertStep(step)
 }
 
+// Task implements SeedTx.
 func (s seedTx) Task(task domain.Task) error {
 	task.WorkspaceID, task.Version = s.tx.workspace, s.tx.Version()
 	return s.tx.InsertTask(task)

@@ -50,7 +50,7 @@ type Store struct {
 	// lost: the database is in an unknown state; nothing runs any more.
 	lost atomic.Bool
 	// ctx is what commands run under, never a caller's context.
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // the store's own life
 	cancel context.CancelFunc
 	close  func() error
 }

@@ -60,7 +60,7 @@ func Open(ctx context.Context, dsn string) (*Engine, error) {
 	return &Engine{write: write, read: read}, nil
 }
 
-// ErrDSN: the connection string can't be read. The driver's error would quote
+// ErrDSN is returned when the connection string can't be read. The driver's error would quote
 // it, password included.
 var ErrDSN = errors.New("the PostgreSQL connection string is malformed")
 
@@ -117,7 +117,7 @@ func (e *Engine) Read(ctx context.Context, fn func(store.Conn) error) (err error
 	// A caller that goes away must not cost the connection.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionTime)
 	defer cancel()
-	c := &conn{ctx: ctx, db: pooled.Conn(), opening: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}
+	c := &conn{ctx: ctx, db: pooled.Conn(), opening: "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"}
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("a read panicked: %v", value)
@@ -170,7 +170,7 @@ func (c *conn) Query(text string, each func(store.Row) error, args ...any) error
 	if c.opening == "" {
 		rows, err := c.db.Query(c.ctx, text, args...)
 		if err != nil {
-			return err
+			return fmt.Errorf("query: %w", err)
 		}
 		return scan(rows, each)
 	}
@@ -206,8 +206,10 @@ type row struct {
 	fields []pgconn.FieldDescription
 }
 
+// Null implements store.Row.
 func (r row) Null(column int) bool { return r.values[column] == nil }
 
+// Int implements store.Row.
 func (r row) Int(column int) int64 {
 	value := r.values[column]
 	if len(value) != 8 || r.fields[column].Format != pgx.BinaryFormatCode {
@@ -216,11 +218,13 @@ func (r row) Int(column int) int64 {
 		}
 		panic(fmt.Sprintf("column %s is no bigint in binary", r.fields[column].Name))
 	}
-	return int64(binary.BigEndian.Uint64(value)) //nolint:gosec // two's complement on the wire
+	return int64(binary.BigEndian.Uint64(value))
 }
 
+// Text implements store.Row.
 func (r row) Text(column int) string { return string(r.values[column]) }
 
+// Bytes implements store.Row.
 func (r row) Bytes(column int) []byte { return append([]byte(nil), r.values[column]...) }
 
 // transaction implements store.Transaction.
@@ -270,24 +274,31 @@ func (c *conn) send(batch *pgx.Batch) (tag pgconn.CommandTag, err error) {
 // each other.
 func lockKey(name string) int64 {
 	sum := sha256.Sum256([]byte("plugin-host/" + name))
-	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // any bits will do
+	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
+// Script implements store.Transaction.
 func (t *transaction) Script(text string) error {
 	_, err := t.db.PgConn().Exec(t.ctx, text).ReadAll()
-	return err
+	if err != nil {
+		return fmt.Errorf("run a script: %w", err)
+	}
+	return nil
 }
 
+// LockShared implements store.Transaction.
 func (t *transaction) LockShared(name string) error {
 	_, err := t.Exec("SELECT pg_advisory_xact_lock_shared($1)", lockKey(name))
 	return err
 }
 
+// Savepoint implements store.Transaction.
 func (t *transaction) Savepoint() error {
 	t.savepoint = true
 	return nil
 }
 
+// Release implements store.Transaction.
 func (t *transaction) Release() error {
 	t.release = true
 	return nil
@@ -311,6 +322,7 @@ func (t *transaction) Exec(text string, args ...any) (int64, error) {
 	return tag.RowsAffected(), err
 }
 
+// Undo implements store.Transaction.
 func (t *transaction) Undo() error {
 	if err := t.run("ROLLBACK TO SAVEPOINT command"); err != nil {
 		return err
@@ -318,13 +330,13 @@ func (t *transaction) Undo() error {
 	return t.run("RELEASE SAVEPOINT command")
 }
 
-// Alive: an error makes the transaction unusable until it is rolled back to a
+// Alive implements store.Transaction. An error makes the transaction unusable until it is rolled back to a
 // savepoint; a lost connection ends it.
 func (t *transaction) Alive() bool {
 	return !t.db.IsClosed() && t.db.PgConn().TxStatus() == 'T'
 }
 
-// Commit: an answer of the server that is no success means that nothing was
+// Commit implements store.Transaction. An answer of the server that is no success means that nothing was
 // committed; without an answer, nobody knows.
 func (t *transaction) Commit() error {
 	defer t.end()
@@ -341,6 +353,7 @@ func (t *transaction) Commit() error {
 	return nil
 }
 
+// Rollback implements store.Transaction.
 func (t *transaction) Rollback() {
 	if !t.db.IsClosed() && t.db.PgConn().TxStatus() != 'I' {
 		_ = t.run("ROLLBACK") // where it fails, end closes the connection

@@ -31,25 +31,25 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func start(t testing.TB) *server.Server {
-	t.Helper()
-	s, err := server.Start(t.Context())
+func start(tb testing.TB) *server.Server {
+	tb.Helper()
+	s, err := server.Start(tb.Context())
 	if err != nil {
-		t.Fatal(err) // an engine is never skipped
+		tb.Fatal(err) // an engine is never skipped
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := s.Stop(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return s
 }
 
-func open(t testing.TB, dsn string) *postgres.Engine {
-	t.Helper()
-	engine, err := postgres.Open(t.Context(), dsn)
+func open(tb testing.TB, dsn string) *postgres.Engine {
+	tb.Helper()
+	engine, err := postgres.Open(tb.Context(), dsn)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return engine
 }
@@ -60,21 +60,24 @@ func BenchmarkStore(b *testing.B) { storetest.Bench(b, fresh(start(b))) }
 
 // fresh returns what makes an empty database on a server.
 func fresh(s *server.Server) func(testing.TB) storetest.Database {
-	return func(t testing.TB) storetest.Database {
-		t.Helper()
-		dsn, err := s.NewDatabase(t.Context())
+	return func(tb testing.TB) storetest.Database {
+		tb.Helper()
+		dsn, err := s.NewDatabase(tb.Context())
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		return storetest.Database{
-			Open: func(t testing.TB) store.Engine { return open(t, dsn) },
-			Crash: func(t testing.TB) *exec.Cmd {
-				t.Helper()
+			Open: func(tb testing.TB) store.Engine {
+				tb.Helper()
+				return open(tb, dsn)
+			},
+			Crash: func(tb testing.TB) *exec.Cmd {
+				tb.Helper()
 				self, err := os.Executable()
 				if err != nil {
-					t.Fatal(err)
+					tb.Fatal(err)
 				}
-				cmd := exec.CommandContext(context.WithoutCancel(t.Context()), self)
+				cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), self)
 				cmd.Env = append(os.Environ(), crashEnv+"="+dsn)
 				return cmd
 			},

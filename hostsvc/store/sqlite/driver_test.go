@@ -37,7 +37,7 @@ func BenchmarkDriver(b *testing.B) {
 	check(b, err)
 	var statements [3]*sql.Stmt
 	for i, text := range []string{insert, update, read} {
-		statements[i], err = db.PrepareContext(b.Context(), text)
+		statements[i], err = db.PrepareContext(b.Context(), text) //nolint:sqlclosecheck // closed with db
 		check(b, err)
 	}
 
@@ -59,9 +59,9 @@ func BenchmarkDriver(b *testing.B) {
 			n++
 			tx, err := db.BeginTx(b.Context(), nil)
 			check(b, err)
-			_, err = tx.StmtContext(b.Context(), statements[0]).ExecContext(b.Context(), n, body)
+			_, err = tx.StmtContext(b.Context(), statements[0]).ExecContext(b.Context(), n, body) //nolint:sqlclosecheck // closed with its transaction
 			check(b, err)
-			_, err = tx.StmtContext(b.Context(), statements[1]).ExecContext(b.Context(), 1, body)
+			_, err = tx.StmtContext(b.Context(), statements[1]).ExecContext(b.Context(), 1, body) //nolint:sqlclosecheck // closed with its transaction
 			check(b, err)
 			check(b, tx.Commit())
 		}

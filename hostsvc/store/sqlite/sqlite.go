@@ -31,7 +31,7 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// ErrLocked: another process has the database open.
+// ErrLocked is returned when another process has the database open.
 var ErrLocked = errors.New("the database is in use by another process")
 
 // busyTimeout bounds the wait for a lock of the database itself, which only a
@@ -97,7 +97,7 @@ func (e *Engine) open(path string) (err error) {
 func readers() int { return 2 * max(2, runtime.GOMAXPROCS(0)) }
 
 func lockFile(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator names the file
 	if err != nil {
 		return nil, fmt.Errorf("open its lock file: %w", err)
 	}
@@ -187,6 +187,12 @@ func (e *Engine) serve(c *conn) {
 	}
 }
 
+// conn is one connection with its prepared statements, by their text.
+type conn struct {
+	db         *sqlite.Conn
+	statements map[string]*sqlite.Stmt
+}
+
 // read runs fn in a read transaction.
 func (c *conn) read(fn func(store.Conn) error) (err error) {
 	if _, err := c.Exec("BEGIN"); err != nil {
@@ -203,16 +209,10 @@ func (c *conn) read(fn func(store.Conn) error) (err error) {
 
 // recovered, deferred, makes a panic the error of its read: it ends neither the
 // reader nor the process before its caller knows.
-func recovered(err *error) {
+func recovered(err *error) { //nolint:gocritic // it sets its caller's result
 	if value := recover(); value != nil {
 		*err = fmt.Errorf("a read panicked: %v", value)
 	}
-}
-
-// conn is one connection with its prepared statements, by their text.
-type conn struct {
-	db         *sqlite.Conn
-	statements map[string]*sqlite.Stmt
 }
 
 func connect(path string, flags sqlite.OpenFlags) (*conn, error) {
@@ -316,10 +316,16 @@ func lost(err error) error {
 // row implements store.Row.
 type row struct{ statement *sqlite.Stmt }
 
-func (r row) Null(column int) bool   { return r.statement.ColumnIsNull(column) }
-func (r row) Int(column int) int64   { return r.statement.ColumnInt64(column) }
+// Null implements store.Row.
+func (r row) Null(column int) bool { return r.statement.ColumnIsNull(column) }
+
+// Int implements store.Row.
+func (r row) Int(column int) int64 { return r.statement.ColumnInt64(column) }
+
+// Text implements store.Row.
 func (r row) Text(column int) string { return r.statement.ColumnText(column) }
 
+// Bytes implements store.Row.
 func (r row) Bytes(column int) []byte {
 	buffer := make([]byte, r.statement.ColumnLen(column))
 	return buffer[:r.statement.ColumnBytes(column, buffer)]

@@ -41,34 +41,40 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func fresh(t testing.TB) storetest.Database {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "dir ?mode=ro", "plugin-host.db")
+func fresh(tb testing.TB) storetest.Database {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "dir ?mode=ro", "plugin-host.db")
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return storetest.Database{
-		Open:  func(t testing.TB) store.Engine { return open(t, path) },
-		Crash: func(t testing.TB) *exec.Cmd { return again(t, crashEnv, path) },
+		Open: func(tb testing.TB) store.Engine {
+			tb.Helper()
+			return open(tb, path)
+		},
+		Crash: func(tb testing.TB) *exec.Cmd {
+			tb.Helper()
+			return again(tb, crashEnv, path)
+		},
 	}
 }
 
-func open(t testing.TB, path string) *sqlite.Engine {
-	t.Helper()
+func open(tb testing.TB, path string) *sqlite.Engine {
+	tb.Helper()
 	engine, err := sqlite.Open(path)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return engine
 }
 
-func again(t testing.TB, env, path string) *exec.Cmd {
-	t.Helper()
+func again(tb testing.TB, env, path string) *exec.Cmd {
+	tb.Helper()
 	self, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), self)
+	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), self)
 	cmd.Env = append(os.Environ(), env+"="+path)
 	return cmd
 }

@@ -23,6 +23,7 @@ func (e *Engine) Begin(_ context.Context, _ string) (store.Transaction, error) {
 	return transaction{e.writer}, nil
 }
 
+// Script implements store.Transaction.
 func (t transaction) Script(text string) error {
 	if err := sqlitex.ExecuteScript(t.db, text, nil); err != nil {
 		return fmt.Errorf("run a script: %w", err)
@@ -30,12 +31,16 @@ func (t transaction) Script(text string) error {
 	return nil
 }
 
+// LockShared implements store.Transaction.
 func (t transaction) LockShared(string) error { return nil }
 
+// Savepoint implements store.Transaction.
 func (t transaction) Savepoint() error { return t.run("SAVEPOINT command") }
 
+// Release implements store.Transaction.
 func (t transaction) Release() error { return t.run("RELEASE command") }
 
+// Undo implements store.Transaction.
 func (t transaction) Undo() error {
 	if err := t.run("ROLLBACK TO command"); err != nil {
 		return err
@@ -43,10 +48,11 @@ func (t transaction) Undo() error {
 	return t.run("RELEASE command")
 }
 
-// Alive: SQLite ends a transaction by itself after some errors, and is then
+// Alive implements store.Transaction. SQLite ends a transaction by itself after some errors, and is then
 // back in autocommit mode, where the next statement would commit alone.
 func (t transaction) Alive() bool { return !t.db.AutocommitEnabled() }
 
+// Commit implements store.Transaction.
 func (t transaction) Commit() error {
 	err := t.run("COMMIT")
 	if err == nil {
@@ -62,6 +68,7 @@ func (t transaction) Commit() error {
 	return fmt.Errorf("%w: %w", store.ErrDatabaseLost, err)
 }
 
+// Rollback implements store.Transaction.
 func (t transaction) Rollback() {
 	if t.Alive() {
 		_ = t.run("ROLLBACK") // it fails only where the transaction has ended

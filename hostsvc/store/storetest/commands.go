@@ -100,7 +100,8 @@ func testFaults(t *testing.T, d Database) {
 	for _, size := range []int{1, 3} {
 		tries := 0
 		engine.arm(nil, func() fault {
-			if tries++; tries == 1 {
+			tries++
+			if tries == 1 {
 				return undone
 			}
 			return works

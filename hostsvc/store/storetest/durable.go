@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -148,7 +149,7 @@ func testInstallations(t *testing.T, d Database) {
 	w = open(t, d)
 	again, err := w.RecordInstallation(t.Context(), "uid-1", "renamed")
 	w.must(err)
-	for _, id := range append(ids, again) {
+	for _, id := range slices.Concat(ids, []string{again}) {
 		if _, err := uuid.Parse(id); err != nil || id != ids[0] || id == other {
 			t.Errorf("the installation's ID is %q, %q, that of another object %q", ids[0], id, other)
 		}

@@ -64,6 +64,7 @@ func (e *faulty) nextCommit() fault {
 	return e.commit()
 }
 
+// Begin implements store.Engine.
 func (e *faulty) Begin(ctx context.Context, name string) (store.Transaction, error) {
 	t, err := e.Engine.Begin(ctx, name)
 	if err != nil {
@@ -96,6 +97,7 @@ func (t *faultyTransaction) next() error {
 	return nil
 }
 
+// Exec implements store.Transaction.
 func (t *faultyTransaction) Exec(statement string, args ...any) (int64, error) {
 	if err := t.next(); err != nil {
 		return 0, err
@@ -103,6 +105,7 @@ func (t *faultyTransaction) Exec(statement string, args ...any) (int64, error) {
 	return t.Transaction.Exec(statement, args...)
 }
 
+// Query implements store.Transaction.
 func (t *faultyTransaction) Query(statement string, row func(store.Row) error, args ...any) error {
 	if err := t.next(); err != nil {
 		return err
@@ -110,6 +113,7 @@ func (t *faultyTransaction) Query(statement string, row func(store.Row) error, a
 	return t.Transaction.Query(statement, row, args...)
 }
 
+// Undo implements store.Transaction.
 func (t *faultyTransaction) Undo() error {
 	if t.ended {
 		return errInjected
@@ -117,8 +121,10 @@ func (t *faultyTransaction) Undo() error {
 	return t.Transaction.Undo()
 }
 
+// Alive implements store.Transaction.
 func (t *faultyTransaction) Alive() bool { return !t.ended && t.Transaction.Alive() }
 
+// Commit implements store.Transaction.
 func (t *faultyTransaction) Commit() error {
 	switch t.engine.nextCommit() {
 	case uncertain:
@@ -132,6 +138,7 @@ func (t *faultyTransaction) Commit() error {
 	return t.Transaction.Commit()
 }
 
+// Rollback implements store.Transaction.
 func (t *faultyTransaction) Rollback() {
 	if !t.ended {
 		t.Transaction.Rollback()

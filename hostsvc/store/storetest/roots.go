@@ -44,7 +44,6 @@ func (w *world) write(workspace string, n int) {
 }
 
 func testRoots(t *testing.T, d Database) {
-	t.Helper()
 	w := open(t, d)
 	if root := w.root(); !reflect.DeepEqual(root, journal.Root{}) {
 		t.Fatalf("a store without chains has the root %+v", root)
@@ -211,7 +210,6 @@ func rewrite(w *world) (changes []statement) {
 }
 
 func (c rootTampering) run(t *testing.T, d Database) {
-	t.Helper()
 	w := open(t, d)
 	w.write("w", 4)
 	w.receipts("p", 4)
@@ -271,7 +269,6 @@ func (c rootTampering) run(t *testing.T, d Database) {
 }
 
 func testRootsConcurrently(t *testing.T, d Database) {
-	t.Helper()
 	w := open(t, d)
 	const workspaces = 300 // more than one root names
 	for i := range workspaces {

@@ -93,6 +93,7 @@ type clock struct {
 
 func newClock() *clock { return &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)} }
 
+// Now is the clock's time.
 func (c *clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +172,7 @@ func activeRow(k authority.Key, revision uint64) authority.Row {
 		Key: k, Revision: revision, Act: authority.ActName(revision, "abcdef"), State: authority.StateActive,
 		Granted: contract.AllCapabilities, Declared: contract.AllCapabilities, Allowed: contract.AllCapabilities,
 		Vector: vector, Sum: vector.Sum(), Cause: authority.CauseHuman,
-		Seen:    authority.Seen{UID: "approval-1", Generation: int64(revision)}, //nolint:gosec // small
+		Seen:    authority.Seen{UID: "approval-1", Generation: int64(revision)},
 		AuditID: authority.AuditID(k, revision),
 	}
 }
@@ -203,7 +204,7 @@ func (w *world) seed(workspace string, n int) {
 			tx.WorkflowStep(domain.WorkflowStep{ID: step, WorkflowID: "flow-1", Name: "Work", Position: 1, StageType: "work", Start: true}),
 		)
 		for i := range n {
-			err = errors.Join(err, tx.Task(task(workspace, taskID(i), int32(i)))) //nolint:gosec // small
+			err = errors.Join(err, tx.Task(task(workspace, taskID(i), int32(i))))
 		}
 		return err
 	}))
@@ -333,6 +334,7 @@ func (w *world) awaitQueued(n int) {
 // fixedView sees exactly what the row says.
 type fixedView struct{ observed authority.Observed }
 
+// Observe implements command.View.
 func (v *fixedView) Observe(authority.Key) *authority.Observed { return &v.observed }
 
 // executor runs real commands on the world's store.
