@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -272,6 +273,9 @@ func (w *watch) WatchedFrom(ctx context.Context, object fence.Object, generation
 func (w *watch) handle(ctx context.Context, place view.Place, prev, cur version) error {
 	for _, key := range w.concerned(place, prev, cur) {
 		held, err := w.handleFor(ctx, key, place, prev, cur)
+		for errors.Is(err, fence.ErrOvertaken) {
+			held, err = w.handleFor(ctx, key, place, prev, cur)
+		}
 		if err != nil {
 			return fmt.Errorf("handle generation %d for installation %s in workspace %s: %w",
 				cur.generation, key.InstallationID, key.WorkspaceID, err)
@@ -343,7 +347,7 @@ func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Pla
 	if !narrows {
 		return false, nil
 	}
-	if _, err := w.ledger.Hold(ctx, key, hold); err != nil {
+	if _, err := w.ledger.Hold(ctx, row, hold); err != nil {
 		return false, fmt.Errorf("hold a narrowing: %w", err)
 	}
 	if !confirmed {

@@ -250,7 +250,7 @@ func (c *controller) handle() error {
 		}
 		if confirmed {
 			if hold, ok := authority.Narrowing(c.m.row, prev, cur); ok {
-				if _, err := c.Hold(context.Background(), testKey, hold); err != nil {
+				if _, err := c.Hold(context.Background(), c.m.row, hold); err != nil {
 					return err
 				}
 			}
@@ -337,7 +337,7 @@ func (c *controller) Row(context.Context, authority.Key) (authority.Row, error) 
 	return c.m.row, c.at("have the row")
 }
 
-func (c *controller) Hold(_ context.Context, _ authority.Key, hold authority.Hold) (authority.Row, error) {
+func (c *controller) Hold(_ context.Context, from authority.Row, hold authority.Hold) (authority.Row, error) {
 	if err := c.at("hold"); err != nil {
 		return authority.Row{}, err
 	}
@@ -345,6 +345,9 @@ func (c *controller) Hold(_ context.Context, _ authority.Key, hold authority.Hol
 	seen := m.row.Seen
 	done := hold.UID != "" && hold.UID == seen.UID && (seen.Generation >= hold.Generation ||
 		seen.Gone && hold.Cause == authority.CauseApprovalDeleted && seen.Generation+1 >= hold.Generation)
+	if (hold.UID == "" || hold.UID != seen.UID) && m.row.Revision != from.Revision {
+		return authority.Row{}, ErrOvertaken
+	}
 	if !done {
 		merged := m.row.Hold.Merge(hold)
 		if !merged.Equal(m.row.Hold) {

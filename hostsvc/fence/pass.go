@@ -166,7 +166,7 @@ func (p *Pass) read(ctx context.Context, key authority.Key) (Reading, error) {
 // read may be older than that one, and no event may be made of the two.
 func (p *Pass) hold(ctx context.Context, row authority.Row, in authority.Intent) (authority.Row, error) {
 	for _, hold := range authority.Narrowings(row, in) {
-		held, err := p.Ledger.Hold(ctx, row.Key, hold)
+		held, err := p.Ledger.Hold(ctx, row, hold)
 		if err != nil {
 			return row, fmt.Errorf("hold a narrowing: %w", err)
 		}

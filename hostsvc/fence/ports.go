@@ -82,11 +82,14 @@ type Ledger interface {
 	// Row returns the row of key; a row that does not exist is the zero row
 	// with its Key set.
 	Row(ctx context.Context, key authority.Key) (authority.Row, error)
-	// Hold merges a narrowing into the row, creating a row of revision 0 when
-	// there is none, with its audit entry, and returns the row. It needs no
-	// leader. It does nothing when the row has meanwhile processed that
-	// version.
-	Hold(ctx context.Context, key authority.Key, hold authority.Hold) (authority.Row, error)
+	// Hold merges a narrowing that was computed from the row read as from into
+	// the row, creating a row of revision 0 when there is none, with its audit
+	// entry, and returns the row. It needs no leader. It does nothing when the
+	// row has meanwhile processed that version. A narrowing that speaks of no
+	// version of the object that the row has processed can't be ordered so: it
+	// is ErrOvertaken when the row has another revision than from, or it would
+	// cost a grant that is newer than it.
+	Hold(ctx context.Context, from authority.Row, hold authority.Hold) (authority.Row, error)
 	// Fence replaces the row read as from by to, in one transaction with its
 	// audit entry and outbox event: ErrDeposed unless term is current,
 	// ErrOvertaken unless the row still has from's revision and hold.

@@ -399,7 +399,7 @@ func TestI14_UnknownAndUnapprovedAreTheSameBytes(t *testing.T) {
 	w.seed("private", 1)
 	w.approve(beta, "private")
 	w.seed("pending", 1)
-	_, err := w.store.Hold(t.Context(), authority.Key{InstallationID: alpha, WorkspaceID: "pending"}, authority.Hold{
+	_, err := w.store.Hold(t.Context(), authority.Row{Key: authority.Key{InstallationID: alpha, WorkspaceID: "pending"}}, authority.Hold{
 		State: authority.StateRevoked, Cause: authority.CauseHuman, UID: "u", Generation: 1,
 	})
 	w.must(err)

@@ -339,7 +339,7 @@ func (w *world) fence(row authority.Row) authority.Row {
 	row.Sum = row.Vector.Sum()
 	w.must(w.store.Fence(w.Context(), w.term, before, row))
 	if hold != nil {
-		_, err = w.store.Hold(w.Context(), row.Key, *hold)
+		_, err = w.store.Hold(w.Context(), row, *hold)
 		w.must(err)
 	}
 	w.view.set(row.Key, inStep(row))

@@ -74,12 +74,15 @@ func (s *Store) MarkSeen(ctx context.Context, term fence.Term, from authority.Ro
 }
 
 // Hold implements fence.Ledger.
-func (s *Store) Hold(ctx context.Context, key authority.Key, hold authority.Hold) (authority.Row, error) {
+func (s *Store) Hold(ctx context.Context, from authority.Row, hold authority.Hold) (authority.Row, error) {
 	var held authority.Row
-	err := s.run(ctx, workspaceLock(key.WorkspaceID), true, func(t *tx) error {
-		row, err := t.record(key)
+	err := s.run(ctx, workspaceLock(from.Key.WorkspaceID), true, func(t *tx) error {
+		row, err := t.record(from.Key)
 		if err != nil {
 			return err
+		}
+		if (hold.UID == "" || hold.UID != row.Seen.UID) && row.Revision != from.Revision {
+			return fmt.Errorf("the row is at revision %d: %w", row.Revision, fence.ErrOvertaken)
 		}
 		if processed(row.Seen, hold) {
 			held = row

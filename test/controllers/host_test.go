@@ -343,12 +343,12 @@ func (l *ledger) AdoptInstallation(ctx context.Context, objectUID, name, install
 	return err
 }
 
-func (l *ledger) Hold(ctx context.Context, key authority.Key, hold authority.Hold) (row authority.Row, err error) {
+func (l *ledger) Hold(ctx context.Context, from authority.Row, hold authority.Hold) (row authority.Row, err error) {
 	if l.host.failHolds.Add(-1) >= 0 {
 		return row, store.ErrUnavailable
 	}
 	err = l.host.around(beforeHold, afterHold, func() (err error) {
-		row, err = l.Store.Hold(ctx, key, hold)
+		row, err = l.Store.Hold(ctx, from, hold)
 		return err
 	})
 	return row, err

@@ -49,7 +49,7 @@ func testRowBeforeLock(t *testing.T, d Database) {
 		}
 	}
 	end()
-	held, err := w.Hold(ctx, key("w"), authority.Hold{
+	held, err := w.Hold(ctx, w.row("w"), authority.Hold{
 		Granted: contract.CapabilitySet(0), State: authority.StateRevoked, Cause: authority.CauseHuman, UID: row.Seen.UID,
 		Generation: row.Seen.Generation + 1,
 	})

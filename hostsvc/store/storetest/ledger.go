@@ -169,7 +169,7 @@ func testDeposed(t *testing.T, d Database) {
 	if now := w.row("w"); !reflect.DeepEqual(now, row) {
 		t.Errorf("a deposed leader changed the row to %+v", now)
 	}
-	if _, err := w.Hold(t.Context(), key("w"), revoked("approval-1", 7)); err != nil {
+	if _, err := w.Hold(t.Context(), w.row("w"), revoked("approval-1", 7)); err != nil {
 		t.Errorf("a hold needs no leader: %v", err)
 	}
 }
@@ -183,7 +183,7 @@ func revoked(uid string, generation int64) authority.Hold {
 
 func testHold(t *testing.T, d Database) {
 	w := open(t, d)
-	held, err := w.Hold(t.Context(), key("new"), revoked("a", 1))
+	held, err := w.Hold(t.Context(), w.row("new"), revoked("a", 1))
 	w.must(err)
 	if held.Revision != 0 || held.State != authority.StateNone || held.Hold == nil || !reflect.DeepEqual(held, w.row("new")) {
 		t.Errorf("a hold on no row left %+v", held)
@@ -194,14 +194,14 @@ func testHold(t *testing.T, d Database) {
 		State: authority.StateActive, Granted: contract.SetOf(contract.ReadTasks, contract.WriteTasks),
 		ExpiresAt: time.Date(9999, 1, 1, 0, 0, 0, 1000, time.UTC), Cause: authority.CauseHuman, UID: "approval-1", Generation: 2,
 	}
-	first, err := w.Hold(t.Context(), key("w"), narrow)
+	first, err := w.Hold(t.Context(), w.row("w"), narrow)
 	w.must(err)
 	if !first.Hold.Equal(&narrow) || first.Revision != before.Revision {
 		t.Errorf("the hold reads as %+v", first.Hold)
 	}
 	further := narrow
 	further.Granted, further.Generation = contract.SetOf(contract.ReadTasks), 3
-	second, err := w.Hold(t.Context(), key("w"), further)
+	second, err := w.Hold(t.Context(), w.row("w"), further)
 	w.must(err)
 	if h := second.Hold; h.Granted != further.Granted || h.Generation != 2 || !h.Spent {
 		t.Errorf("two holds merged into %+v", h)
@@ -211,7 +211,7 @@ func testHold(t *testing.T, d Database) {
 	}
 	// The same narrowing again changes nothing and writes nothing.
 	n := len(w.entries("w"))
-	if _, err := w.Hold(t.Context(), key("w"), further); err != nil {
+	if _, err := w.Hold(t.Context(), w.row("w"), further); err != nil {
 		t.Fatal(err)
 	}
 	entries := w.entries("w")
@@ -231,7 +231,7 @@ func testHoldProcessed(t *testing.T, d Database) {
 	row := w.grant("w")
 	ignored := func(what string, hold authority.Hold, want bool) {
 		t.Helper()
-		held, err := w.Hold(t.Context(), key("w"), hold)
+		held, err := w.Hold(t.Context(), w.row("w"), hold)
 		w.must(err)
 		if (held.Hold == nil) != want {
 			t.Errorf("%s: ignored %t, want %t", what, held.Hold == nil, want)
@@ -248,7 +248,7 @@ func testHoldProcessed(t *testing.T, d Database) {
 	ignored("a version that speaks again", revoked("approval-1", 6), false)
 
 	w.grant("v")
-	held, err := w.Hold(t.Context(), key("v"), func() authority.Hold {
+	held, err := w.Hold(t.Context(), w.row("v"), func() authority.Hold {
 		deletion := revoked("approval-1", 2)
 		deletion.Cause = authority.CauseApprovalDeleted
 		return deletion
@@ -257,16 +257,40 @@ func testHoldProcessed(t *testing.T, d Database) {
 	if held.Hold == nil {
 		t.Error("a deletion of the processed version was ignored")
 	}
-	held, err = w.Hold(t.Context(), key("u"), authority.Hold{State: authority.StateRevoked, Cause: authority.CauseUninstalled})
+	held, err = w.Hold(t.Context(), w.row("u"), authority.Hold{State: authority.StateRevoked, Cause: authority.CauseUninstalled})
 	w.must(err)
 	if held.Hold == nil {
 		t.Error("a hold of the system was ignored")
 	}
 }
 
+// A hold that speaks of no version of the processed object is older than a
+// revision that came since it was computed.
+func testHoldOvertaken(t *testing.T, d Database) {
+	w := open(t, d)
+	from := w.grant("w")
+	granted := w.grant("w")
+	for _, hold := range []authority.Hold{
+		{State: authority.StateRevoked, Cause: authority.CauseUninstalled},
+		{State: authority.StateActive, Granted: 0, Cause: authority.CauseManifestChanged},
+		{State: authority.StateRevoked, Cause: authority.CauseApprovalDeleted, UID: "a former approval", Generation: 3},
+	} {
+		_, err := w.Hold(t.Context(), from, hold)
+		w.wantErr("an outdated hold for "+string(hold.Cause), err, fence.ErrOvertaken)
+	}
+	if now := w.row("w"); !reflect.DeepEqual(now, granted) {
+		t.Errorf("outdated holds changed the row to %+v", now)
+	}
+	held, err := w.Hold(t.Context(), granted, authority.Hold{State: authority.StateRevoked, Cause: authority.CauseUninstalled})
+	w.must(err)
+	if held.Hold == nil {
+		t.Error("a hold computed from the present row was ignored")
+	}
+}
+
 func testStarting(t *testing.T, d Database) {
 	w := open(t, d)
-	_, err := w.Hold(t.Context(), key("w"), revoked("approval-1", 9))
+	_, err := w.Hold(t.Context(), w.row("w"), revoked("approval-1", 9))
 	w.must(err)
 	w.must(w.FenceStart(t.Context(), w.term, authority.Event{Row: activeRow(key("w"), 7)}))
 	row := w.row("w")
@@ -410,7 +434,7 @@ func testContextRevision(t *testing.T, d Database) {
 	}
 	for _, change := range []func(){
 		func() { w.grant("b") }, func() { w.grant("a") }, func() { w.grant("b") },
-		func() { _, err := w.Hold(t.Context(), key("a"), revoked("approval-1", 8)); w.must(err) },
+		func() { _, err := w.Hold(t.Context(), w.row("a"), revoked("approval-1", 8)); w.must(err) },
 	} {
 		change()
 		if now := revision(); now <= last {

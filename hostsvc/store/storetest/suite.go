@@ -50,6 +50,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"I5_DeposedLeader", testDeposed},
 		{"I6_Hold", testHold},
 		{"I6_HoldOfProcessedVersion", testHoldProcessed},
+		{"I6_HoldOvertaken", testHoldOvertaken},
 		{"I6_Starting", testStarting},
 		{"I7_Tombstone", testTombstone},
 		{"SeenNeverGoesBack", testSeen},
