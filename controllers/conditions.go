@@ -176,7 +176,7 @@ func reviewRequired(r authority.Report) metav1.Condition {
 	case authority.ReviewDigestNotInForce:
 		message = fmt.Sprintf("spec.manifestDigest isn't the digest in force: %s once that manifest is installed; to grant on the one in force, review it and set spec.manifestDigest to %q with spec.supersedesAct %q", would, review.Digest, review.Act)
 	case authority.ReviewInstallationMismatch:
-		message = fmt.Sprintf("%s; a human who wants to grant sets spec.supersedesAct to %q and spec.manifestDigest to %q", installationMismatch(r.Row.Key.InstallationID), review.Act, review.Digest)
+		message = fmt.Sprintf("%s; a human who wants to grant sets spec.installationID to that ID, spec.supersedesAct to %q and spec.manifestDigest to %q", installationMismatch(r.Row.Key.InstallationID), review.Act, review.Digest)
 	case authority.ReviewWorkspaceMismatch:
 		message = workspaceMissing(r.Row.Key.WorkspaceID)
 	}
@@ -252,7 +252,7 @@ func upgradeReview(namespaces []string, digest string) metav1.Condition {
 			"every approval names the digest in force")
 	}
 	return condition(v1alpha1.ConditionUpgradeReviewPending, true, v1alpha1.ReasonManifestNotReviewed,
-		fmt.Sprintf("%d approvals name another digest than %s: in %s", len(namespaces), digest, shorten(strings.Join(namespaces, ", "))))
+		fmt.Sprintf("another digest than %s is named by the approvals of %d namespaces: %s", digest, len(namespaces), shorten(strings.Join(namespaces, ", "))))
 }
 
 // shorten keeps a message within what a condition may hold, whatever is listed.

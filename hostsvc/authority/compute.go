@@ -218,7 +218,7 @@ func (c *computation) narrow() {
 	}
 	if c.next.Granted != before.Granted || c.next.State != before.State || !c.next.ExpiresAt.Equal(before.ExpiresAt) {
 		c.moved = true
-		c.because(CauseHuman, Actor{Assurance: ActorUnknown}, a.Reason)
+		c.because(CauseHuman, Actor{Assurance: ActorUnknown}, given(c.row, nil, a))
 	}
 }
 

@@ -96,7 +96,7 @@ func Narrowing(row Row, prev, cur *Approval) (Hold, bool) {
 		if !spoke && (row.Seen.UID != cur.UID || row.Seen.Gone) {
 			return Hold{}, false
 		}
-		return withdrawn(row, cur.UID, cur.Generation, CauseHuman, editor(prev, cur), cur.Reason)
+		return withdrawn(row, cur.UID, cur.Generation, CauseHuman, editor(prev, cur), given(row, prev, cur))
 	}
 	if cur == nil {
 		uid, generation := row.Seen.UID, row.Seen.Generation
@@ -111,7 +111,7 @@ func Narrowing(row Row, prev, cur *Approval) (Hold, bool) {
 	}
 	hold := Hold{
 		State: StateActive, Granted: row.Granted & cur.Capabilities, ExpiresAt: cur.ExpiresAt,
-		Cause: CauseHuman, Actor: editor(prev, cur), Reason: cur.Reason, UID: cur.UID, Generation: cur.Generation,
+		Cause: CauseHuman, Actor: editor(prev, cur), Reason: given(row, prev, cur), UID: cur.UID, Generation: cur.Generation,
 	}
 	if cur.Revoked {
 		hold.State, hold.Granted = StateRevoked, 0
@@ -176,6 +176,19 @@ func lessThanBefore(prev, cur *Approval) bool {
 	}
 	return cur.Revoked && !prev.Revoked || !cur.Capabilities.Covers(prev.Capabilities) ||
 		later(prev.ExpiresAt, cur.ExpiresAt)
+}
+
+// given is the reason that came with a version. One that stood there before
+// was about something else.
+func given(row Row, prev, cur *Approval) string {
+	before := row.Reason
+	if prev != nil {
+		before = prev.Reason
+	}
+	if cur.Reason == before {
+		return ""
+	}
+	return cur.Reason
 }
 
 // editor attributes a narrowing edit: changedBy counts only when this very

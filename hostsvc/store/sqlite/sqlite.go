@@ -67,6 +67,11 @@ func (e *Engine) open(path string) (err error) {
 	if e.lock, err = lockFile(path + ".lock"); err != nil {
 		return err
 	}
+	// Tasks and authority are nobody else's to read. SQLite gives its other files
+	// the mode of this one.
+	if err := private(path); err != nil {
+		return err
+	}
 	// The file is opened by its plain path, whatever characters that has.
 	if e.writer, err = connect(path, sqlite.OpenReadWrite|sqlite.OpenCreate); err != nil {
 		return err
@@ -95,6 +100,19 @@ func (e *Engine) open(path string) (err error) {
 
 // readers is how many reads run at once: they are bound by the CPU.
 func readers() int { return 2 * max(2, runtime.GOMAXPROCS(0)) }
+
+// private makes the database file, if it isn't there, readable by its owner
+// alone.
+func private(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator names the file
+	if err != nil {
+		return fmt.Errorf("make the file: %w", err)
+	}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("make the file: %w", err)
+	}
+	return nil
+}
 
 func lockFile(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator names the file

@@ -115,3 +115,21 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 }
 
 func BenchmarkStore(b *testing.B) { storetest.Bench(b, fresh) }
+
+func TestFilesAreTheOwnersAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "host.db")
+	engine, err := sqlite.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = engine.Close() }()
+	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
+		info, err := os.Stat(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode != 0o600 {
+			t.Errorf("%s has mode %o", info.Name(), mode)
+		}
+	}
+}
