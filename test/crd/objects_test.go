@@ -183,7 +183,7 @@ var _ = Describe("server-side apply", func() {
 		var owned []string
 		for _, entry := range o.GetManagedFields() {
 			if entry.Manager == string(owner) {
-				owned = append(owned, regexp.MustCompile(`^\{"(f:[a-z]+)"`).FindStringSubmatch(string(entry.FieldsV1.Raw))[1]+"/"+entry.Subresource)
+				owned = append(owned, regexp.MustCompile(`^\{"(f:[a-z]+)"`).FindStringSubmatch(entry.FieldsV1.GetRawString())[1]+"/"+entry.Subresource)
 			}
 		}
 		return strings.Join(owned, " ")

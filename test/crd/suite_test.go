@@ -86,13 +86,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // document is an object as a user writes it.
 type document = map[string]any
 
-// absent as a value removes the field.
-var absent = errors.New("absent")
+// removal as a value removes the field.
+type removal struct{}
+
+var absent removal
 
 // with returns d with the field at the dotted path set to value, or removed.
 func with(d document, path string, value any) document {
 	fields := strings.Split(path, ".")
-	if value == absent {
+	if _, remove := value.(removal); remove {
 		unstructured.RemoveNestedField(d, fields...)
 		return d
 	}
