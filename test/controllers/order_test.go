@@ -252,7 +252,7 @@ var _ = Describe("objects at their bounds", func() {
 		s.apply(ctx, spec)
 		o := s.converged(ctx, h, active)
 		Expect(o.Status.EffectiveCapabilities).To(HaveLen(len(all)))
-		spec.State, spec.ChangedBy = v1alpha1.StateRevoked, strings.Repeat("c", 256)
+		spec.State, spec.ChangedBy, spec.Reason = v1alpha1.StateRevoked, strings.Repeat("c", 256), strings.Repeat("ü", 1024)
 		s.apply(ctx, spec)
 		s.converged(ctx, h, revoked)
 		Expect(history(ctx, s.key(ctx))[1].Spec).To(And(
