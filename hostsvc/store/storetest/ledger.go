@@ -288,6 +288,19 @@ func testHoldOvertaken(t *testing.T, d Database) {
 	}
 }
 
+// An event that was made and not fenced has applied the hold that the row still
+// has; applied again, it would take away what the same act granted.
+func testStartingAppliedHold(t *testing.T, d Database) {
+	w := open(t, d)
+	hold := revoked("approval-1", 9)
+	_, err := w.Hold(t.Context(), w.row("w"), hold)
+	w.must(err)
+	w.must(w.FenceStart(t.Context(), w.term, authority.Event{Row: activeRow(key("w"), 1), Applied: &hold}))
+	if row := w.row("w"); row.Revision != 1 || !row.Starting || row.Hold != nil {
+		t.Errorf("the row started as %+v", row)
+	}
+}
+
 func testStarting(t *testing.T, d Database) {
 	w := open(t, d)
 	_, err := w.Hold(t.Context(), w.row("w"), revoked("approval-1", 9))

@@ -52,6 +52,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"I6_HoldOfProcessedVersion", testHoldProcessed},
 		{"I6_HoldOvertaken", testHoldOvertaken},
 		{"I6_Starting", testStarting},
+		{"I7_StartingAppliesNoHoldTwice", testStartingAppliedHold},
 		{"I7_Tombstone", testTombstone},
 		{"SeenNeverGoesBack", testSeen},
 		{"RowKeepsEveryField", testRowRoundTrip},
