@@ -61,7 +61,7 @@ type Outcome struct {
 // Compute is the "compute" step of a pass: it applies the row's hold, the
 // approval, the manifest, the policy and the gates, in this order, and tells
 // whether that is a new revision. It is a pure function of what was read;
-// name is an unpredictable act name to use if an act is due (see NewAct).
+// name is an unpredictable act name to use if an act is due (see NewActSuffix).
 //
 // A widening needs an act (I7): the approval names the current act as the one
 // it supersedes and the digest in force, and no other version has spent the

@@ -44,12 +44,6 @@ type Tx interface {
 	TaskTx
 }
 
-// Receipts records calls that commit nothing. Append returns nil only after
-// the receipt is durable.
-type Receipts interface {
-	Append(ctx context.Context, receipt journal.Receipt) error
-}
-
 // Command is one domain command with its payload.
 type Command interface {
 	// Check returns the first fault of the payload, or nil.
@@ -105,7 +99,7 @@ type Result struct {
 type Executor struct {
 	Store    Store
 	View     admission.View
-	Receipts Receipts
+	Receipts admission.Receipts
 	Now      func() time.Time
 	// NewID returns a fresh, time-ordered identifier.
 	NewID func() string
@@ -124,14 +118,7 @@ func (x *Executor) Run(ctx context.Context, installationID string, m admission.M
 		}
 		refusal = admission.AsRefusal(err)
 	}
-	receipt := x.receipt(installationID, m, env.Recordable(), digest)
-	receipt.Result, receipt.Reason, receipt.Revision = refusal.State, refusal.Reason, refusal.Revision
-	if err := x.Receipts.Append(ctx, receipt); err != nil {
-		return Result{}, admission.Unavailable()
-	}
-	recorded := *refusal
-	recorded.AuditID = receipt.AuditID
-	return Result{}, &recorded
+	return Result{}, admission.RecordRefusal(ctx, x.Receipts, x.receipt(installationID, m, env, digest), env, refusal)
 }
 
 func (x *Executor) check(m admission.Method, env admission.Envelope, cmd Command) (contract.Digest, *admission.Refusal) {

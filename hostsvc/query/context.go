@@ -63,17 +63,10 @@ func (r *Reader) Context(ctx context.Context, installationID string, env admissi
 		}
 	}
 	if refusal != nil {
-		record.Result, record.Reason = refusal.State, refusal.Reason
-		recordable := env.Recordable()
-		record.RequestID, record.WorkspaceID = recordable.RequestID, recordable.WorkspaceID
+		return CapabilityContext{}, Receipt{}, admission.RecordRefusal(ctx, r.Receipts, record, env, refusal)
 	}
 	if err := r.Receipts.Append(ctx, record); err != nil {
 		return CapabilityContext{}, Receipt{}, admission.Unavailable()
-	}
-	if refusal != nil {
-		recorded := *refusal
-		recorded.AuditID = record.AuditID
-		return CapabilityContext{}, Receipt{}, &recorded
 	}
 	return out, Receipt{
 		AuditID: record.AuditID, WorkspaceID: env.WorkspaceID, RequestID: env.RequestID, ObservedAt: record.At,

@@ -32,17 +32,11 @@ type Snapshot interface {
 	ContextSnapshot
 }
 
-// Receipts records reads and refusals. Append returns nil only after the
-// receipt is durable.
-type Receipts interface {
-	Append(ctx context.Context, receipt journal.Receipt) error
-}
-
 // Reader runs exact reads.
 type Reader struct {
 	Store    Store
 	View     admission.View
-	Receipts Receipts
+	Receipts admission.Receipts
 	Cursors  *Cursors
 	Now      func() time.Time
 	// NewAuditID returns a random audit ID.
@@ -100,20 +94,12 @@ func read[T any](ctx context.Context, r *Reader, installationID string, m admiss
 			refusal = admission.AsRefusal(err)
 		}
 	}
-	if refusal != nil {
-		record.Result, record.Reason = refusal.State, refusal.Reason
-		record.Revision = max(record.Revision, refusal.Revision)
-		recordable := env.Recordable()
-		record.RequestID, record.WorkspaceID = recordable.RequestID, recordable.WorkspaceID
-	}
 	var none T
+	if refusal != nil {
+		return none, Receipt{}, admission.RecordRefusal(ctx, r.Receipts, record, env, refusal)
+	}
 	if err := r.Receipts.Append(ctx, record); err != nil {
 		return none, Receipt{}, admission.Unavailable()
-	}
-	if refusal != nil {
-		recorded := *refusal
-		recorded.AuditID = record.AuditID
-		return none, Receipt{}, &recorded
 	}
 	return data, Receipt{
 		AuditID: record.AuditID, WorkspaceID: env.WorkspaceID, Revision: record.Revision, RequestID: env.RequestID,

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/kandev/plugin-host/hostsvc/admission"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/command"
 	"github.com/kandev/plugin-host/hostsvc/domain"
@@ -200,7 +201,7 @@ func (b *bench) start(ctx context.Context, engine store.Engine, durable bool) (*
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
 	b.later(s.Close)
-	var receipts query.Receipts = noReceipts{}
+	var receipts admission.Receipts = noReceipts{}
 	if durable {
 		recorder := journal.NewRecorder(s, uuid.NewString(), time.Now) //nolint:contextcheck // it lives longer than any call
 		b.later(func() error { return recorder.Close(context.WithoutCancel(ctx)) })

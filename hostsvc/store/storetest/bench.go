@@ -90,7 +90,7 @@ func Bench(b *testing.B, fresh func(t testing.TB) Database) {
 
 type discard struct{}
 
-// Append implements command.Receipts.
+// Append implements admission.Receipts.
 func (discard) Append(context.Context, journal.Receipt) error { return nil }
 
 // parallel runs n calls, inFlight at a time, and returns how long they took.

@@ -340,7 +340,7 @@ type fixedView struct{ observed authority.Observed }
 func (v *fixedView) Observe(authority.Key) *authority.Observed { return &v.observed }
 
 // executor runs real commands on the world's store.
-func (w *world) executor(workspace string, receipts command.Receipts) *command.Executor {
+func (w *world) executor(workspace string, receipts admission.Receipts) *command.Executor {
 	return &command.Executor{
 		Store: w, View: &fixedView{authority.Observed{Synced: true, Vector: activeRow(key(workspace), 1).Sum}}, Receipts: receipts,
 		Now: w.clock.Now, NewID: func() string { return uuid.Must(uuid.NewV7()).String() }, NewAuditID: uuid.NewString,
