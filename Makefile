@@ -71,7 +71,7 @@ lint: ## Run the linters on Go and protobuf
 
 .PHONY: verify
 verify: ## Regenerate, lint, render everything, and demand that the tree is clean
-	@$(DEVTOOLS) build kustomize helm
+	@$(DEVTOOLS) build kustomize helm helm4
 	@$(MAKE) generate lint
 	@$(USE_TOOLS); hack/render.sh $(KUBE_VERSION)
 	go mod tidy -diff
@@ -79,7 +79,7 @@ verify: ## Regenerate, lint, render everything, and demand that the tree is clea
 
 .PHONY: test
 test: control-plane postgres ## Run every test with the race detector on real parts: API server, SQLite, PostgreSQL, gRPC
-	@$(DEVTOOLS) build kustomize helm
+	@$(DEVTOOLS) build kube-controller-manager kustomize helm helm4
 	@$(USE_TOOLS); go test -race -json -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES) | go run ./hack/testreport $(if $(CI),-each)
 
 .PHONY: fuzz

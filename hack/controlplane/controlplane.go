@@ -1,12 +1,13 @@
 // Package controlplane runs a real Kubernetes control plane, etcd and
 // kube-apiserver, for tests and the demo, with the binaries that package toolbox
-// builds or that KUBEBUILDER_ASSETS names.
+// builds or that KUBEBUILDER_ASSETS names; on request kube-controller-manager too.
 //
 // It differs from plain envtest where a plugin host needs the real thing:
 // ServiceAccount admission is on, so pods name an existing ServiceAccount and their
 // tokens are bound to them; etcd can be durable; and nothing is left running when
-// the process that started it dies. There is no controller manager: nobody creates
-// a `default` ServiceAccount, collects garbage or finishes deleting a namespace.
+// the process that started it dies. Without the controller manager nobody creates a
+// `default` ServiceAccount, collects garbage or finishes deleting a namespace. There
+// is never a scheduler or a node: pods stay pending.
 //
 // It may import hack/toolbox, hack/rundir, controller-runtime's envtest and
 // client-go, and nothing of the product.
@@ -42,6 +43,11 @@ type Options struct {
 	// Durable makes etcd sync every write to disk, as a real cluster does. Tests
 	// that don't measure or crash etcd are faster without.
 	Durable bool
+	// ControllerManager runs kube-controller-manager too, with its real identities,
+	// and Start returns once its controllers work: default ServiceAccounts, garbage
+	// collection, namespace deletion, workloads. It takes some two seconds more, and
+	// the binary `kube-controller-manager` of the toolbox.
+	ControllerManager bool
 	// OwnSignals says that the caller handles SIGINT and SIGTERM itself: by
 	// cancelling the context of Start, or by calling Stop. Otherwise either signal
 	// stops the control plane and then ends the process, as it would have without.
@@ -56,6 +62,8 @@ type ControlPlane struct {
 	config     *rest.Config
 	kubeconfig []byte
 	box        *toolbox.Box
+	// manager is nil unless asked for.
+	manager *manager
 
 	// started is closed once starting has succeeded or failed: before that, only
 	// dir may be touched.
@@ -79,7 +87,11 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the control plane: %w", err)
 	}
-	binaries, err := box.Paths("kube-apiserver", "etcd")
+	names := []string{"kube-apiserver", "etcd"}
+	if options.ControllerManager {
+		names = append(names, controllerManager)
+	}
+	binaries, err := box.Paths(names...)
 	if err != nil {
 		return nil, fmt.Errorf("start the control plane: %w", err)
 	}
@@ -100,6 +112,9 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	go c.guard(ctx, signals)
 
 	err = c.start(options, binaries[0], binaries[1])
+	if err == nil && options.ControllerManager {
+		err = c.startManager(ctx, binaries[2])
+	}
 	close(c.started)
 	if err != nil {
 		err = fmt.Errorf("start the control plane: %w%s", err, c.lastWords())
@@ -132,7 +147,7 @@ func (c *ControlPlane) WriteKubeconfig(path string) error {
 // *toolbox.MissingError.
 func (c *ControlPlane) Kubectl() (string, error) { return c.box.Path("kubectl") }
 
-// Stop ends both processes, waits for them, and removes their data. Calling it
+// Stop ends the processes, waits for them, and removes their data. Calling it
 // again, or after the context or a signal ended the control plane, returns the
 // first result.
 func (c *ControlPlane) Stop() error { return c.stop() }
@@ -216,11 +231,11 @@ func (c *ControlPlane) log(name string) (*os.File, error) {
 	return file, nil
 }
 
-// lastWords returns the end of both logs, for an error message.
+// lastWords returns the end of each log, for an error message.
 func (c *ControlPlane) lastWords() string {
 	const lines = 15
 	var text strings.Builder
-	for _, name := range []string{"etcd", "kube-apiserver"} {
+	for _, name := range []string{"etcd", "kube-apiserver", controllerManager} {
 		data, err := os.ReadFile(filepath.Join(c.dir.Path(), name+".log"))
 		if err != nil || len(data) == 0 {
 			continue
@@ -262,13 +277,17 @@ func (c *ControlPlane) interrupt() error {
 }
 
 func (c *ControlPlane) tearDown() error {
-	var err error
-	if c.env != nil {
-		if err = c.env.Stop(); err != nil {
-			err = fmt.Errorf("stop the control plane: %w", err)
-		}
+	var errs []error
+	if c.manager != nil {
+		errs = append(errs, c.manager.stop())
 	}
-	return errors.Join(err, c.dir.Remove())
+	if c.env != nil {
+		errs = append(errs, c.env.Stop())
+	}
+	if err := errors.Join(append(errs, c.dir.Remove())...); err != nil {
+		return fmt.Errorf("stop the control plane: %w", err)
+	}
+	return nil
 }
 
 // quote makes a string one word of a POSIX shell.

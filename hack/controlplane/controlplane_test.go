@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,6 +131,48 @@ func TestKubectlTalksToTheControlPlaneAndCRDsAreInstalled(t *testing.T) {
 	}
 }
 
+// TestControllerManagerDoesWhatOnlyItDoes: default ServiceAccounts, garbage
+// collection, and the deletion of a namespace with what is in it.
+func TestControllerManagerDoesWhatOnlyItDoes(t *testing.T) {
+	plane := start(t, controlplane.Options{ControllerManager: true})
+	clients := clientset(t, plane.Config())
+	ctx := t.Context()
+	if _, err := clients.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "ws"},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the default ServiceAccount", func() bool {
+		_, err := clients.CoreV1().ServiceAccounts("ws").Get(ctx, "default", metav1.GetOptions{})
+		return err == nil
+	})
+	maps := clients.CoreV1().ConfigMaps("ws")
+	owner, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name:            "owned",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}},
+	}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := maps.Delete(ctx, owner.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "garbage collection", func() bool {
+		_, err := maps.Get(ctx, "owned", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	if err := clients.CoreV1().Namespaces().Delete(ctx, "ws", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of the namespace", func() bool {
+		_, err := clients.CoreV1().Namespaces().Get(ctx, "ws", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+}
+
 func TestAMissingCRDFolderFailsTheStartAndLeavesNothing(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	_, err := controlplane.Start(t.Context(), controlplane.Options{CRDDirs: []string{"testdata/nowhere"}})
@@ -234,16 +277,21 @@ func TestNothingOutlivesItsOwner(t *testing.T) {
 			if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != number {
 				t.Errorf("the owner ended with %v, want the signal", err)
 			}
+			var runs []string              // folders of what may run
 			if number == syscall.SIGKILL { // nobody could clean up: the next one does
 				if !serves(host) {
 					t.Fatal("the API server ended with its owner: nothing is tested")
 				}
 				start(t, controlplane.Options{})
+				runs = runDirs(t, os.Getenv("TMPDIR"))
 			} else if left := runDirs(t, os.Getenv("TMPDIR")); left != nil {
 				t.Errorf("left behind: %v", left)
 			}
 			if serves(host) {
 				t.Error("the dead owner's API server still answers")
+			}
+			if lines := processes(t, filepath.Join(os.Getenv("TMPDIR"), "kandev-"), runs); lines != nil {
+				t.Errorf("still running: %q", lines)
 			}
 		})
 	}
@@ -275,7 +323,7 @@ func clientset(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 
 // playOwner starts a control plane, prints its address and waits to be ended.
 func playOwner() {
-	plane, err := controlplane.Start(context.Background(), controlplane.Options{})
+	plane, err := controlplane.Start(context.Background(), controlplane.Options{ControllerManager: true})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -313,6 +361,43 @@ func serves(host string) bool {
 	}
 	_, _ = io.Copy(io.Discard, response.Body)
 	return response.Body.Close() == nil
+}
+
+// await polls a condition for half a minute.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// processes lists the command lines that name a path, without those that name one of
+// the folders to except.
+func processes(t *testing.T, path string, except []string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(text), path) {
+			continue // it ended meanwhile, or is none of ours
+		}
+		if !slices.ContainsFunc(except, func(dir string) bool { return strings.Contains(string(text), dir) }) {
+			found = append(found, string(text))
+		}
+	}
+	return found
 }
 
 // runDirs lists the folders of running control planes below a temporary folder.

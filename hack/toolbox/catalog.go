@@ -30,6 +30,9 @@ const (
 	kubeAPIServer = "kube-apiserver"
 	etcd          = "etcd"
 	kubectl       = "kubectl"
+	// Garbage collection, the deletion of namespaces and default ServiceAccounts,
+	// for those tests that need them.
+	controllerManager = "kube-controller-manager"
 )
 
 // catalog lists every tool in the order in which all of them are built.
@@ -38,6 +41,7 @@ func catalog() []tool {
 		{kubeAPIServer, "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes", kubernetesStamps},
 		{etcd, "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", nil},
 		{kubectl, "kubernetes", "k8s.io/kubernetes/cmd/kubectl", "k8s.io/kubernetes", kubernetesStamps},
+		{controllerManager, "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes", kubernetesStamps},
 		{"protoc-gen-go", "protoc-gen-go", "google.golang.org/protobuf/cmd/protoc-gen-go", "google.golang.org/protobuf", nil},
 		{"protoc-gen-go-grpc", "protoc-gen-go-grpc", "google.golang.org/grpc/cmd/protoc-gen-go-grpc", "google.golang.org/grpc/cmd/protoc-gen-go-grpc", nil},
 		{"controller-gen", "controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", "sigs.k8s.io/controller-tools", nil},
@@ -45,6 +49,7 @@ func catalog() []tool {
 		{"kustomize", "kustomize", "sigs.k8s.io/kustomize/kustomize/v5", "sigs.k8s.io/kustomize/kustomize/v5", nil},
 		{"golangci-lint", "golangci-lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", "github.com/golangci/golangci-lint/v2", mainStamps},
 		{"helm", "helm", "helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v3", helmStamps},
+		{"helm4", "helm4", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", helm4Stamps},
 	}
 }
 
@@ -71,6 +76,12 @@ func helmStamps(version, goMod string) ([]string, error) {
 		stamps = append(stamps, at+"k8sVersionMajor=1", at+"k8sVersionMinor="+minor)
 	}
 	return stamps, nil
+}
+
+// helm4Stamps gives Helm 4 its own version; the version of its client library it
+// reads from what the linker records of every module.
+func helm4Stamps(version, _ string) ([]string, error) {
+	return []string{"helm.sh/helm/v4/internal/version.version=" + version}, nil
 }
 
 func mainStamps(version, _ string) ([]string, error) {

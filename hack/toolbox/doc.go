@@ -1,6 +1,6 @@
 // Package toolbox builds and finds the developer tools of this repository:
-// the control plane's binaries (kube-apiserver, etcd, kubectl), the generators,
-// the linter, kustomize and helm.
+// the control plane's binaries (kube-apiserver, etcd, kubectl,
+// kube-controller-manager), the generators, the linter, kustomize, and Helm 3 and 4.
 //
 // Every tool is pinned by a module of its own under hack/tools and built with
 // `go build` from the Go module proxy; nothing is downloaded as a binary. Built
