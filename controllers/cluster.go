@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/controllers/kinds"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
 	"github.com/kandev/plugin-host/hostsvc/fence"
@@ -78,7 +79,7 @@ func (c *cluster) read(ctx context.Context, key authority.Key) (reading, error) 
 	if err != nil {
 		return r, fmt.Errorf("read approval %s/%s: %w", namespace, name, err)
 	}
-	r.Intent.Approval = approvalOf(&approval)
+	r.Intent.Approval = kinds.ApprovalOf(&approval)
 	reports, err := c.reportsFor(ctx, &approval, key, object != nil)
 	if err != nil {
 		return r, err
@@ -206,7 +207,7 @@ func (e *examined) pinned() bool {
 }
 
 func (c *cluster) examine(ctx context.Context, object *v1alpha1.PluginInstallation) (examined, error) {
-	installation, unknown, err := installationOf(object)
+	installation, unknown, err := kinds.InstallationOf(object)
 	if err != nil {
 		return examined{}, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/controllers/kinds"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 )
 
@@ -217,7 +218,7 @@ func accepted(e *examined, lost string) metav1.Condition {
 			"spec.manifest.capabilities: this Host doesn't have "+shorten(strings.Join(e.unknown, ", "))+"; a newer Host may")
 	case e.HostVersionUnsupported:
 		return no(string(v1alpha1.GateHostVersionUnsupported),
-			"spec.manifest.minHostVersion is above "+hostLevel+", the level of this Host")
+			"spec.manifest.minHostVersion is above "+kinds.HostLevel+", the level of this Host")
 	case len(e.claimedBy) > 0:
 		return no(string(v1alpha1.GateServiceAccountConflict),
 			"spec.serviceAccountRef: "+account+" is named by another installation too: "+shorten(strings.Join(e.claimedBy, ", ")))

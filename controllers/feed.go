@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/controllers/kinds"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
 )
 
@@ -84,7 +85,7 @@ func (f *feed) installation(object client.Object, deleted bool) {
 		}
 		return
 	}
-	installation, _, err := installationOf(o)
+	installation, _, err := kinds.InstallationOf(o)
 	if err != nil {
 		// Without a digest its vector equals no row's.
 		f.log.Error(err, "An installation can't be read", "installation", o.Name)

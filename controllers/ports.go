@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/fence"
@@ -10,6 +11,22 @@ import (
 
 // ErrInstallationKnown is returned by Store.AdoptInstallation.
 var ErrInstallationKnown = errors.New("the installation is recorded otherwise")
+
+// ErrOtherCluster is returned by Store.Claim.
+var ErrOtherCluster = errors.New("the store belongs to another cluster")
+
+// Round is the start of one round of freshness, as the store saw it.
+type Round struct {
+	StoreID    string
+	StoreEpoch uint64
+	// Complete: the epoch's rows have been compared with the history.
+	Complete bool
+	// Begun is the store's clock, and LeasedUntil the lease, by the same clock.
+	Begun       time.Time
+	LeasedUntil time.Time
+	// Beat is how often the lease has been renewed.
+	Beat uint64
+}
 
 // Store is what the controllers need of the store.
 type Store interface {
@@ -39,6 +56,43 @@ type Store interface {
 	// Tombstone retires an installation ID for ever.
 	Tombstone(ctx context.Context, installationID string) error
 
+	// Claim makes the store this cluster's, by the uid of its kube-system
+	// namespace, or confirms that it is. ErrOtherCluster when it is another's,
+	// unless adoptFrom names that other: then a new store epoch begins, every
+	// row is held at nothing, and every installation is tombstoned.
+	Claim(ctx context.Context, clusterUID, adoptFrom string) error
+	// BeginEpoch starts a new store epoch, for a store that turned out to be
+	// older than what was published, or another one: no row is effective until
+	// it has been computed from live objects, and whatever carries an epoch is
+	// fenced. The present term ends.
+	BeginEpoch(ctx context.Context) error
+	// Complete records that the rows of the term's store epoch have been
+	// compared with the history: from then on, no row means "never approved".
+	Complete(ctx context.Context, term fence.Term) error
+	// BeginRound returns what a round of freshness starts from.
+	BeginRound(ctx context.Context) (Round, error)
+	// RenewLease lets commands commit until life after the round began, by the
+	// store's clock, and returns how often the lease has been renewed. It needs
+	// no leader and never shortens the lease. ErrDeposed when the round began in
+	// another store epoch.
+	RenewLease(ctx context.Context, round Round, life time.Duration) (beat uint64, err error)
+
+	// Proof returns the pins of the last proof that the admission policies are
+	// in force, "" for none, and the versions that are distrusted, by the uid of
+	// their object.
+	Proof(ctx context.Context) (pins string, distrusted map[string]int64, err error)
+	// Prove records another proof, and with it the versions that came while
+	// nobody had one, in one transaction.
+	Prove(ctx context.Context, term fence.Term, pins string, distrusted map[string]int64) error
+
+	// Archive stores events that are about to be pruned from the API. It is
+	// durable on return, and does nothing for those it has.
+	Archive(ctx context.Context, events []authority.Event) error
+
+	// Rebind passes a workspace that is bound to the namespace of the uid from on
+	// to another namespace, and returns the binding in force, which is the old
+	// one when from isn't its uid. What was granted there is not passed on.
+	Rebind(ctx context.Context, workspaceID, from, namespace, namespaceUID string) (authority.Workspace, error)
 	// Bind binds a workspace to a namespace if it was never bound, and returns
 	// the binding in force: the first wins, and a binding never passes on.
 	Bind(ctx context.Context, workspaceID, namespace, namespaceUID string) (authority.Workspace, error)

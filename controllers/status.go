@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/controllers/kinds"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/fence"
 )
@@ -122,12 +123,13 @@ func reported(r authority.Report) v1alpha1.PluginCapabilityApprovalStatus {
 	status := v1alpha1.PluginCapabilityApprovalStatus{
 		InstallationID: row.Key.InstallationID,
 		Revision:       int64(row.Revision),
-		Act:            row.Act, State: v1alpha1.State(row.State.String()), ExpiresAt: microTime(row.ExpiresAt),
-		EffectiveCapabilities: idsOf(r.Effective),
+		Act:            row.Act, State: v1alpha1.State(row.State.String()), ExpiresAt: kinds.MicroTime(row.ExpiresAt),
+		EffectiveCapabilities: kinds.IDsOf(r.Effective),
 		EffectiveSummary:      strconv.Itoa(r.Effective.Len()) + "/" + strconv.Itoa(r.Declared.Len()),
 		Gates:                 gatesOf(&row),
 		ManifestDigest:        row.Vector.ManifestDigest, HumanPolicyVersion: row.Vector.PolicyVersion,
-		ApprovedBy: row.ApprovedBy, IssuedAt: seconds(row.IssuedAt), UpdatedAt: seconds(row.UpdatedAt),
+		ApprovedBy: row.ApprovedBy, ApprovedVia: row.ApprovedVia, ConfirmedBy: row.ConfirmedBy,
+		ApproverAssurance: approverOf(&row), IssuedAt: seconds(row.IssuedAt), UpdatedAt: seconds(row.UpdatedAt),
 		LastAuditID: row.AuditID,
 		Conditions:  []metav1.Condition{approvalReady(r), approvalFenced(r), reviewRequired(r)},
 	}
@@ -143,6 +145,20 @@ func reported(r authority.Report) v1alpha1.PluginCapabilityApprovalStatus {
 		})
 	}
 	return status
+}
+
+// approverOf says how far the name of the row's approver can be trusted.
+func approverOf(row *authority.Row) v1alpha1.ApproverAssurance {
+	switch {
+	case row.ApprovedBy == "":
+		return ""
+	case row.Unproven:
+		return v1alpha1.ApproverUnproven
+	case row.ApprovedVia != "":
+		return v1alpha1.ApproverClaimed
+	default:
+		return v1alpha1.ApproverVerified
+	}
 }
 
 // pending is the status of an approval that speaks for no row. What an earlier

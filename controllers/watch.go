@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/controllers/kinds"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
 	"github.com/kandev/plugin-host/hostsvc/fence"
@@ -103,7 +104,7 @@ func (w *watch) observe(object any, deleted bool) {
 		return
 	}
 	place := placeOf(approval)
-	seen := version{uid: string(approval.UID), generation: approval.Generation, spec: approvalOf(approval)}
+	seen := version{uid: string(approval.UID), generation: approval.Generation, spec: kinds.ApprovalOf(approval)}
 	if deleted {
 		seen.spec = nil
 	}

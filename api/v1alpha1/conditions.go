@@ -25,6 +25,17 @@ const (
 	ConditionReviewRequired = "ReviewRequired"
 )
 
+// ConditionActive on a HumanPolicy: it is the one in force.
+const ConditionActive = "Active"
+
+// Reasons of Active on a HumanPolicy.
+const (
+	// ReasonNewest: no policy is newer.
+	ReasonNewest = "Newest"
+	// ReasonSuperseded: a newer policy is in force.
+	ReasonSuperseded = "Superseded"
+)
+
 // Reasons of Accepted and Ready on a PluginInstallation. The gates
 // (GateType) are reasons too, under their own name.
 const (
@@ -94,6 +105,13 @@ const (
 	// ReasonHumanReserved: the human policy keeps what the spec lists for
 	// humans.
 	ReasonHumanReserved = "HumanReserved"
+	// ReasonNotVerified: the spec came while the admission policies were not
+	// proven in force, so nobody has checked who wrote it. It widens after a new
+	// edit.
+	ReasonNotVerified = "NotVerified"
+	// ReasonConfirmationRequired: the human policy asks for a second human, who
+	// sets spec.confirmedBy to their own name.
+	ReasonConfirmationRequired = "ConfirmationRequired"
 	// ReasonUnseenChange: the approval changed while no process watched; it
 	// counts as revoked once.
 	ReasonUnseenChange = "UnseenChange"

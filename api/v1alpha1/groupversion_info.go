@@ -15,6 +15,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&PluginInstallation{}, &PluginInstallationList{},
 		&PluginCapabilityApproval{}, &PluginCapabilityApprovalList{},
 		&PluginCapabilityApprovalEvent{}, &PluginCapabilityApprovalEventList{},
+		&HumanPolicy{}, &HumanPolicyList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

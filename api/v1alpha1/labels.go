@@ -7,4 +7,8 @@ const (
 	// LabelInstallationID on a PluginCapabilityApprovalEvent repeats
 	// spec.installationID.
 	LabelInstallationID = "plugins.kandev.ai/installation-id"
+	// AnnotationRebindFrom on a Namespace names the uid of the namespace that its
+	// workspace ID was bound to before, so that the ID passes to this one. It
+	// starts with no authority, and needs the verb `bind` like the label.
+	AnnotationRebindFrom = "plugins.kandev.ai/rebind-from"
 )

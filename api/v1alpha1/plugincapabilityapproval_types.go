@@ -88,6 +88,27 @@ type PluginCapabilityApprovalSpec struct {
 	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
 	ApprovedBy string `json:"approvedBy"`
 
+	// approvedVia is the GitOps identity that applied the manifest and claims
+	// approvedBy, at most 256 characters; absent when the human wrote. It must be
+	// the requester, and one that the platform admin named: what it claims about
+	// humans, the cluster can't check. Example:
+	// `system:serviceaccount:flux-system:kustomize-controller`.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
+	ApprovedVia string `json:"approvedVia,omitempty"`
+
+	// confirmedBy is the second human, where the human policy asks for two: it
+	// is set by a write of their own that changes nothing else, and must not be
+	// approvedBy; at most 256 characters. Behind a GitOps identity both names are
+	// claims. Example: `grace@example.com`.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]*$`
+	ConfirmedBy string `json:"confirmedBy,omitempty"`
+
 	// changedBy is the human who narrowed the grant later, at most 256
 	// characters, none of them a control character. Looked at only in the write
 	// that changes it. Example: `grace@example.com`.
@@ -221,6 +242,28 @@ type PluginCapabilityApprovalStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	ApprovedBy string `json:"approvedBy,omitempty"`
 
+	// approvedVia is the GitOps identity that claimed approvedBy, at most 256
+	// characters; absent when the human wrote.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	ApprovedVia string `json:"approvedVia,omitempty"`
+
+	// confirmedBy is the second human behind what is in force, at most 256
+	// characters.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	ConfirmedBy string `json:"confirmedBy,omitempty"`
+
+	// approverAssurance says how far approvedBy can be trusted: `Verified` by the
+	// admission policies, `Claimed` by a GitOps identity, or `Unproven`: granted
+	// while the policies weren't proven in force. Grants of the last kind are to
+	// be reviewed.
+	//
+	// +optional
+	ApproverAssurance ApproverAssurance `json:"approverAssurance,omitempty"`
+
 	// issuedAt is when the last human act took force, in UTC.
 	//
 	// +optional
@@ -258,6 +301,21 @@ type PluginCapabilityApprovalStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// ApproverAssurance says how far the name of the approver can be trusted.
+//
+// +kubebuilder:validation:Enum=Verified;Claimed;Unproven
+type ApproverAssurance string
+
+const (
+	// ApproverVerified: the admission policies have checked that the approver
+	// wrote.
+	ApproverVerified ApproverAssurance = "Verified"
+	// ApproverClaimed: a GitOps identity wrote and named the approver.
+	ApproverClaimed ApproverAssurance = "Claimed"
+	// ApproverUnproven: nobody has checked.
+	ApproverUnproven ApproverAssurance = "Unproven"
+)
 
 // InactiveReason says why a capability isn't granted.
 //

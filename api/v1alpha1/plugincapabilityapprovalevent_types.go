@@ -418,6 +418,19 @@ type PluginCapabilityApprovalEventSpec struct {
 	// +kubebuilder:validation:MaxLength=256
 	ApprovedBy string `json:"approvedBy,omitempty"`
 
+	// approvedVia is the GitOps identity that claimed approvedBy, at most 256
+	// characters; absent when the human wrote.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	ApprovedVia string `json:"approvedVia,omitempty"`
+
+	// confirmedBy is the second human of the last act, at most 256 characters.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	ConfirmedBy string `json:"confirmedBy,omitempty"`
+
 	// issuedAt is when the last act took force, in UTC with microseconds; absent:
 	// there was none.
 	//

@@ -15,9 +15,11 @@ type View interface {
 
 // Authorise decides a call on a row, which is nil for "no row". It is called
 // before any lock on a plainly read row, which may only refuse, and inside the
-// transaction of the effect on that transaction's row.
-func Authorise(row *authority.Row, view View, key authority.Key, call authority.Call, now time.Time) *Refusal {
-	verdict := authority.Decide(row, view.Observe(key), call, now)
+// transaction of the effect on that transaction's row. current is what that
+// transaction says about the store's lease; before the lock it is not known yet
+// and true.
+func Authorise(row *authority.Row, current bool, view View, key authority.Key, call authority.Call, now time.Time) *Refusal {
+	verdict := authority.Decide(row, view.Observe(key), current, call, now)
 	if verdict.Allowed() {
 		return nil
 	}

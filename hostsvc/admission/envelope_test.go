@@ -144,7 +144,7 @@ func TestAuthorise(t *testing.T) {
 	row.Sum = row.Vector.Sum()
 	call := authority.Call{Capability: contract.WriteTasks, Revision: 3}
 	settled := view{authority.Observed{Synced: true, Vector: row.Sum}}
-	if refusal := Authorise(&row, settled, key, call, at); refusal != nil {
+	if refusal := Authorise(&row, true, settled, key, call, at); refusal != nil {
 		t.Fatalf("refused: %v", refusal)
 	}
 	for reason, change := range map[contract.Reason]func(*authority.Row, *view, *authority.Call){
@@ -157,7 +157,7 @@ func TestAuthorise(t *testing.T) {
 	} {
 		r, v, c := row, settled, call
 		change(&r, &v, &c)
-		refusal := Authorise(&r, v, key, c, at)
+		refusal := Authorise(&r, true, v, key, c, at)
 		if refusal == nil || refusal.Reason != reason || refusal.State != reason.Parent() || refusal.Message == "" || refusal.Revision != 3 {
 			t.Errorf("%s: %+v", reason, refusal)
 			continue
@@ -166,7 +166,7 @@ func TestAuthorise(t *testing.T) {
 			t.Errorf("%s: retry after %s", reason, refusal.RetryAfter)
 		}
 	}
-	if refusal := Authorise(nil, settled, key, call, at); refusal == nil || refusal.Revision != 0 || refusal.Reason != contract.ReasonMissingCapabilityApproval {
+	if refusal := Authorise(nil, true, settled, key, call, at); refusal == nil || refusal.Revision != 0 || refusal.Reason != contract.ReasonMissingCapabilityApproval {
 		t.Errorf("no row: %+v", refusal)
 	}
 }

@@ -28,6 +28,11 @@ const (
 	ReviewDigestNotInForce     ReviewReason = "DigestNotInForce"
 	ReviewWorkspaceMismatch    ReviewReason = "WorkspaceMismatch"
 	ReviewInstallationMismatch ReviewReason = "InstallationMismatch"
+	// ReviewNotVerified: the version came while the admission policies were not
+	// proven in force.
+	ReviewNotVerified ReviewReason = "NotVerified"
+	// ReviewConfirmationRequired: the human policy asks for a second human.
+	ReviewConfirmationRequired ReviewReason = "ConfirmationRequired"
 )
 
 // Review is what a human has to look at before an approval can widen.
@@ -185,7 +190,16 @@ func (s Seen) advance(a *Approval) Seen {
 // compared whole, here and, through the row's revision, in the fence.
 func (c *computation) admits() bool {
 	return !c.spent && c.approval.SupersedesAct == c.row.Act &&
-		c.approval.ManifestDigest == c.in.Installation.ManifestDigest
+		c.approval.ManifestDigest == c.in.Installation.ManifestDigest &&
+		c.approval.Checked && !c.unconfirmed()
+}
+
+// unconfirmed tells whether the approval asks for what a second human has to
+// confirm, and none has. Such a spec is no act yet and spends nothing.
+func (c *computation) unconfirmed() bool {
+	a, p := c.approval, c.in.Policy
+	asked := a.Capabilities & c.in.Installation.Declared & p.Allowed
+	return !a.Revoked && asked&p.FourEyes != 0 && !p.confirms(a.ApprovedBy, a.ApprovedVia, a.ConfirmedBy)
 }
 
 func (c *computation) applyAct() {
@@ -197,10 +211,10 @@ func (c *computation) applyAct() {
 	if a.Revoked {
 		c.revoke()
 	}
-	c.next.ApprovedBy = a.ApprovedBy
+	c.next.ApprovedBy, c.next.ApprovedVia, c.next.ConfirmedBy = a.ApprovedBy, a.ApprovedVia, a.ConfirmedBy
 	c.next.IssuedAt = c.now
-	c.next.Unproven = true
-	c.cause, c.actor, c.reason = CauseHuman, Actor{Name: a.ApprovedBy, Assurance: ActorClaimed}, a.Reason
+	c.next.Unproven = false
+	c.cause, c.actor, c.reason = CauseHuman, a.approver(), a.Reason
 }
 
 // narrow lets the approval take away, which needs no name and no digest.
@@ -271,8 +285,11 @@ func (c *computation) applyCeiling() {
 		return
 	}
 	c.next.Declared, c.next.Required = installation.Declared, installation.Required
-	c.next.Allowed = c.in.Policy.Allowed
+	c.next.Allowed = c.in.Policy.ceiling(c.next.confirmed(c.in.Policy))
 	c.next.Granted &= c.next.Declared & c.next.Allowed
+	if c.next.State == StateActive {
+		c.next.ExpiresAt = earlier(c.next.ExpiresAt, c.in.Policy.latest(c.next.Granted, c.next.IssuedAt))
+	}
 	vector := VectorOf(installation, c.in.Workspace, c.in.Policy)
 	vector.ApprovalUID = c.row.Vector.ApprovalUID
 	if c.approval != nil {
@@ -406,13 +423,21 @@ func (c *computation) review(next Row) *Review {
 	}
 	r.Widens = a.Capabilities & c.in.Installation.Declared & c.in.Policy.Allowed &^ next.Granted
 	r.Reactivates = next.State != StateActive
-	r.Extends = next.State == StateActive && later(a.ExpiresAt, next.ExpiresAt)
+	// What the policy caps is no wish that a human could grant.
+	asked := earlier(a.ExpiresAt, c.in.Policy.latest(next.Granted, next.IssuedAt))
+	r.Extends = next.State == StateActive && later(asked, next.ExpiresAt)
 	if r.Widens == 0 && !r.Reactivates && !r.Extends {
 		return nil
 	}
-	r.Reason = ReviewActAlreadyUsed
-	if a.SupersedesAct == next.Act {
+	switch {
+	case a.SupersedesAct != next.Act:
+		r.Reason = ReviewActAlreadyUsed
+	case a.ManifestDigest != c.in.Installation.ManifestDigest:
 		r.Reason = ReviewDigestNotInForce
+	case !a.Checked:
+		r.Reason = ReviewNotVerified
+	default:
+		r.Reason = ReviewConfirmationRequired
 	}
 	return &r
 }

@@ -60,42 +60,135 @@ type Verdict struct {
 // Allowed tells whether the call may go on.
 func (v Verdict) Allowed() bool { return v.Reason == "" }
 
-// Decide is the one authorisation decision. row may be nil for "no row". The
-// checks and their answers are those of the contract's table, in its order;
-// the first failure answers. It neither blocks nor allocates.
+// Decide is the one authorisation decision. row may be nil for "no row";
+// current tells whether the store vouches for its rows in the snapshot that row
+// was read in: its lease has not run out, and its epoch's comparison with the
+// history is complete. The checks and their answers are those of the contract's
+// table, in its order; the first failure answers. It neither blocks nor
+// allocates.
 //
 // The Host calls it twice: before any lock, to deny early, and inside the
 // transaction of the effect, on that transaction's row, to allow (I8).
-func Decide(row *Row, seen *Observed, call Call, now time.Time) Verdict {
-	if seen.HostVersionUnsupported || (row != nil && row.Gates&GateHostVersionUnsupported != 0) {
-		return refuse(row, contract.StateUnsupported, contract.ReasonHostVersionUnsupported)
-	}
-	if row == nil || row.Revision == 0 {
-		if !seen.Synced {
-			return Verdict{State: contract.StateUnavailable, Reason: contract.ReasonDependencyUnavailable}
+func Decide(row *Row, seen *Observed, current bool, call Call, now time.Time) Verdict {
+	q := question{row: row, seen: seen, current: current, call: call, now: now}
+	for i := range conditions {
+		if reason := conditions[i].fails(&q); reason != "" {
+			return q.refuse(reason)
 		}
-		return Verdict{State: contract.StateDenied, Reason: contract.ReasonMissingCapabilityApproval}
-	}
-	if final(row, now) || finalAhead(row, seen, now) {
-		return refuse(row, contract.StateDenied, contract.ReasonCapabilityRevoked)
-	}
-	if row.Gates&GateRequiredCapabilityUnavailable != 0 {
-		return refuse(row, contract.StateDenied, contract.ReasonMissingCapabilityApproval)
-	}
-	if unsettled(row, seen) {
-		return refuse(row, contract.StateUnavailable, contract.ReasonDependencyUnavailable)
-	}
-	if call.Revision != 0 && call.Revision != row.Revision ||
-		call.ManifestDigest != "" && call.ManifestDigest != row.Vector.ManifestDigest {
-		return refuse(row, contract.StateDenied, contract.ReasonStaleCapabilityRevision)
-	}
-	if !row.Allowed.Has(call.Capability) {
-		return refuse(row, contract.StateDenied, contract.ReasonHumanReserved)
-	}
-	if !row.Effective(now).Has(call.Capability) {
-		return refuse(row, contract.StateDenied, contract.ReasonMissingCapabilityApproval)
 	}
 	return Verdict{State: contract.StateApplied, Revision: row.Revision}
+}
+
+// Check is one check of a decision with its verdict.
+type Check struct {
+	Name string
+	// Asked is false where an earlier check has answered.
+	Asked bool
+	// Reason is "" for a check that passed.
+	Reason contract.Reason
+}
+
+// Explain is Decide with every check. Its last asked check is what Decide
+// answers.
+func Explain(row *Row, seen *Observed, current bool, call Call, now time.Time) ([]Check, Verdict) {
+	q := question{row: row, seen: seen, current: current, call: call, now: now}
+	all := make([]Check, len(conditions))
+	answered := false
+	for i := range conditions {
+		all[i].Name = conditions[i].name
+		if answered {
+			continue
+		}
+		all[i].Asked, all[i].Reason = true, conditions[i].fails(&q)
+		answered = all[i].Reason != ""
+	}
+	return all, Decide(row, seen, current, call, now)
+}
+
+// question is what one decision depends on.
+type question struct {
+	row     *Row
+	seen    *Observed
+	current bool
+	call    Call
+	now     time.Time
+}
+
+// conditions are the decision, in the order of the contract's table. Those behind
+// the second have a row of at least revision 1.
+var conditions = [...]struct {
+	name  string
+	fails func(q *question) contract.Reason
+}{
+	{"the Host is new enough for the manifest", func(q *question) contract.Reason {
+		if q.seen.HostVersionUnsupported || (q.row != nil && q.row.Gates&GateHostVersionUnsupported != 0) {
+			return contract.ReasonHostVersionUnsupported
+		}
+		return ""
+	}},
+	{"an approval was ever in force", func(q *question) contract.Reason {
+		switch {
+		case q.row != nil && q.row.Revision > 0:
+			return ""
+		case !q.seen.Synced || !q.current:
+			return contract.ReasonDependencyUnavailable
+		default:
+			return contract.ReasonMissingCapabilityApproval
+		}
+	}},
+	{"it is neither revoked, expired, held nor waiting for a human", func(q *question) contract.Reason {
+		if final(q.row, q.now) || finalAhead(q.row, q.seen, q.now) {
+			return contract.ReasonCapabilityRevoked
+		}
+		return ""
+	}},
+	{"what the manifest requires is granted", func(q *question) contract.Reason {
+		if q.row.Gates&GateRequiredCapabilityUnavailable != 0 {
+			return contract.ReasonMissingCapabilityApproval
+		}
+		return ""
+	}},
+	{"the row is fresh and has taken in what the watches show", func(q *question) contract.Reason {
+		if !q.current || unsettled(q.row, q.seen) {
+			return contract.ReasonDependencyUnavailable
+		}
+		return ""
+	}},
+	{"the caller's revision and manifest digest are those in force", func(q *question) contract.Reason {
+		if q.call.Revision != 0 && q.call.Revision != q.row.Revision ||
+			q.call.ManifestDigest != "" && q.call.ManifestDigest != q.row.Vector.ManifestDigest {
+			return contract.ReasonStaleCapabilityRevision
+		}
+		return ""
+	}},
+	{"the human policy leaves the capability to plugins", func(q *question) contract.Reason {
+		if !q.row.Allowed.Has(q.call.Capability) {
+			return contract.ReasonHumanReserved
+		}
+		return ""
+	}},
+	{"the capability is declared and granted", func(q *question) contract.Reason {
+		if !q.row.Effective(q.now).Has(q.call.Capability) {
+			return contract.ReasonMissingCapabilityApproval
+		}
+		return ""
+	}},
+}
+
+// refuse answers with the state that belongs to a reason.
+func (q *question) refuse(reason contract.Reason) Verdict {
+	v := Verdict{State: contract.StateDenied, Reason: reason}
+	switch reason {
+	case contract.ReasonHostVersionUnsupported:
+		v.State = contract.StateUnsupported
+	case contract.ReasonDependencyUnavailable:
+		v.State = contract.StateUnavailable
+	default:
+	}
+	if q.row != nil && q.row.Revision > 0 {
+		v.Revision = q.row.Revision
+	}
+	return v
 }
 
 // gatesForHumans are the gates that only a human can open.
@@ -140,12 +233,4 @@ func unsettled(row *Row, seen *Observed) bool {
 		return true
 	}
 	return !a.Capabilities.Covers(row.Granted) || later(row.ExpiresAt, a.ExpiresAt)
-}
-
-func refuse(row *Row, state contract.State, reason contract.Reason) Verdict {
-	v := Verdict{State: state, Reason: reason}
-	if row != nil {
-		v.Revision = row.Revision
-	}
-	return v
 }

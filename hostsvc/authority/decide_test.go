@@ -14,6 +14,8 @@ type decision struct {
 	seen Observed
 	call Call
 	now  time.Time
+	// stale: the store doesn't vouch for its rows.
+	stale bool
 }
 
 // allowed is a call that is allowed.
@@ -32,7 +34,7 @@ func allowed() decision {
 	}
 }
 
-func (d *decision) decide() Verdict { return Decide(d.row, &d.seen, d.call, d.now) }
+func (d *decision) decide() Verdict { return Decide(d.row, &d.seen, !d.stale, d.call, d.now) }
 
 // checks are the rows of the contract's table that authority answers, in its
 // order: the answer, and every way to fail it. Each way leaves the others'
@@ -79,6 +81,7 @@ var checks = []struct {
 	{"unsettled", contract.ReasonDependencyUnavailable, false, map[string]func(*decision){
 		"not synced":          func(d *decision) { d.seen.Synced = false },
 		"starting":            func(d *decision) { d.row.Starting = true },
+		"lease run out":       func(d *decision) { d.stale = true },
 		"held":                func(d *decision) { held(d.row) },
 		"row of an old store": func(d *decision) { d.seen.Revision = d.row.Revision + 1 },
 		"vector":              func(d *decision) { d.seen.Vector[0] ^= 1 },
@@ -195,7 +198,7 @@ func TestI14_UnknownAndUnapprovedAnswerTheSame(t *testing.T) {
 		{Synced: true, HostVersionUnsupported: true},
 	} {
 		for _, call := range []Call{{}, {Revision: 1}, {Capability: 63, ManifestDigest: "x"}} {
-			a, b := Decide(nil, &seen, call, epoch), Decide(unapproved, &seen, call, epoch)
+			a, b := Decide(nil, &seen, true, call, epoch), Decide(unapproved, &seen, true, call, epoch)
 			if a != b || a.Allowed() || a.Revision != 0 {
 				t.Errorf("%+v: %+v and %+v", seen, a, b)
 			}

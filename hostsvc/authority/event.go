@@ -136,9 +136,12 @@ type record struct {
 	Cause            Cause       `json:"cause"`
 	Reason           string      `json:"reason"`
 	ApprovedBy       string      `json:"approvedBy"`
-	IssuedAt         string      `json:"issuedAt"`
-	Time             string      `json:"time"`
-	Unproven         bool        `json:"unproven"`
+	// Absent where empty: events of before these fields keep their digest.
+	ApprovedVia string `json:"approvedVia,omitempty"`
+	ConfirmedBy string `json:"confirmedBy,omitempty"`
+	IssuedAt    string `json:"issuedAt"`
+	Time        string `json:"time"`
+	Unproven    bool   `json:"unproven"`
 }
 
 type heldRecord struct {
@@ -169,7 +172,8 @@ func (e Event) decisionDigest() (string, error) {
 		Granted: r.Granted.IDs(), Declared: r.Declared.IDs(), Required: r.Required.IDs(), Allowed: r.Allowed.IDs(),
 		Effective: e.Effective.IDs(), ExpiresAt: Timestamp(r.ExpiresAt), Gates: r.Gates.Names(), Vector: r.Vector,
 		Seen:  seenRecord{r.Seen.UID, strconv.FormatInt(r.Seen.Generation, 10), r.Seen.Gone, r.Seen.Revoked},
-		Actor: r.Actor, Cause: r.Cause, Reason: r.Reason, ApprovedBy: r.ApprovedBy,
+		Actor: r.Actor, Cause: r.Cause, Reason: r.Reason,
+		ApprovedBy: r.ApprovedBy, ApprovedVia: r.ApprovedVia, ConfirmedBy: r.ConfirmedBy,
 		IssuedAt: Timestamp(r.IssuedAt), Time: Timestamp(r.UpdatedAt), Unproven: r.Unproven,
 	}
 	if h := e.Applied; h != nil {

@@ -134,17 +134,21 @@ func Loss(row Row, cause Cause) (Hold, bool) {
 }
 
 // Shrunk returns the hold for a manifest or a human policy that now allows
-// less than the row grants.
-func Shrunk(row Row, ceiling contract.CapabilitySet, cause Cause) (Hold, bool) {
-	if row.State != StateActive || ceiling.Covers(row.Granted) {
+// less than the row grants: fewer capabilities, or an earlier end (zero for no
+// limit).
+func Shrunk(row Row, ceiling contract.CapabilitySet, latest time.Time, cause Cause) (Hold, bool) {
+	if row.State != StateActive || ceiling.Covers(row.Granted) && !later(row.ExpiresAt, latest) {
 		return Hold{}, false
 	}
 	hold := Hold{
-		State: StateActive, Granted: row.Granted & ceiling, ExpiresAt: row.ExpiresAt,
+		State: StateActive, Granted: row.Granted & ceiling, ExpiresAt: earlier(row.ExpiresAt, latest),
 		Cause: cause, Actor: Actor{Assurance: ActorSystem},
 	}
 	return hold, !narrowsNothing(&row, hold)
 }
+
+// confirmed tells whether two humans stand behind the row's grant.
+func (r *Row) confirmed(p Policy) bool { return p.confirms(r.ApprovedBy, r.ApprovedVia, r.ConfirmedBy) }
 
 func withdrawn(row Row, uid string, generation int64, cause Cause, actor Actor, reason string) (Hold, bool) {
 	hold := Hold{State: StateRevoked, Cause: cause, Actor: actor, Reason: reason, UID: uid, Generation: generation}
@@ -195,6 +199,9 @@ func given(row Row, prev, cur *Approval) string {
 // write changed it, otherwise nobody can say who wrote.
 func editor(prev, cur *Approval) Actor {
 	if prev != nil && cur.ChangedBy != "" && cur.ChangedBy != prev.ChangedBy {
+		if cur.Checked {
+			return Actor{Name: cur.ChangedBy, Assurance: ActorVerified}
+		}
 		return Actor{Name: cur.ChangedBy, Assurance: ActorClaimed}
 	}
 	return Actor{Assurance: ActorUnknown}
@@ -233,8 +240,9 @@ func Narrowings(row Row, in Intent) []Hold {
 	add(Narrowing(row, nil, in.Approval))
 	add(unseen(row, in))
 	if in.Installation != nil {
-		add(Shrunk(row, in.Policy.Allowed, CausePolicyChanged))
-		add(Shrunk(row, in.Installation.Declared, CauseManifestChanged))
+		ceiling := in.Policy.ceiling(row.confirmed(in.Policy))
+		add(Shrunk(row, ceiling, in.Policy.latest(row.Granted&ceiling, row.IssuedAt), CausePolicyChanged))
+		add(Shrunk(row, in.Installation.Declared, time.Time{}, CauseManifestChanged))
 	}
 	return holds
 }

@@ -70,8 +70,16 @@ type Approval struct {
 	Revoked    bool
 	ExpiresAt  time.Time
 	ApprovedBy string
-	ChangedBy  string
-	Reason     string
+	// ApprovedVia is the GitOps identity that claims ApprovedBy, "" when the
+	// human wrote; ConfirmedBy the second human, if any.
+	ApprovedVia string
+	ConfirmedBy string
+	ChangedBy   string
+	Reason      string
+	// Checked: the admission policies were proven in force when this version
+	// came, so the names in it are what they verified. Without it no act is
+	// admitted.
+	Checked bool
 }
 
 // Installation is an installation object as accepted, with its manifest.
@@ -115,6 +123,14 @@ const (
 	MismatchInstallation Mismatch = "InstallationMismatch"
 	MismatchWorkspace    Mismatch = "WorkspaceMismatch"
 )
+
+// approver says how far the name of the act's human can be trusted.
+func (a *Approval) approver() Actor {
+	if a.Checked && a.ApprovedVia == "" {
+		return Actor{Name: a.ApprovedBy, Assurance: ActorVerified}
+	}
+	return Actor{Name: a.ApprovedBy, Assurance: ActorClaimed}
+}
 
 // mismatch tells whether the approval speaks for key at all. A workspace or an
 // installation other than the reviewed one counts as an absent approval: else

@@ -230,8 +230,12 @@ type Row struct {
 	Actor    Actor
 	Cause    Cause
 	Reason   string
-	// ApprovedBy is the human of the last act, as recorded.
-	ApprovedBy string
+	// ApprovedBy is the human of the last act, as recorded; ApprovedVia the
+	// GitOps identity that claimed the name, "" when the human wrote; ConfirmedBy
+	// the second human, if any.
+	ApprovedBy  string
+	ApprovedVia string
+	ConfirmedBy string
 	// IssuedAt is when the last act came into force, UpdatedAt when this
 	// revision did.
 	IssuedAt  time.Time
@@ -239,7 +243,8 @@ type Row struct {
 	AuditID   string
 	// EventHash is the hash of this revision's event, the link for the next.
 	EventHash string
-	// Unproven: granted before the admission policies were proven in force.
+	// Unproven: granted before the admission policies were proven in force. It
+	// is history: a later act is admitted only while they are.
 	Unproven bool
 }
 

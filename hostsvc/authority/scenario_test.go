@@ -536,7 +536,7 @@ func TestCompute_NarrowsWithoutAHold(t *testing.T) {
 		"elsewhere":    {func(w *world) { w.edit(func(a *Approval) { a.WorkspaceID = "ws-2" }) }, 0, CauseHuman},
 		"unseen":       {func(w *world) { w.edit(func(*Approval) {}); w.edit(func(*Approval) {}) }, 0, CauseUnseenChange},
 		"manifest":     {func(w *world) { w.manifest(digestOf(1)) }, readTasks, CauseManifestChanged},
-		"policy":       {func(w *world) { w.policy = Policy{"p2", writeTasks} }, writeTasks, CausePolicyChanged},
+		"policy":       {func(w *world) { w.policy = Policy{Version: "p2", Allowed: writeTasks} }, writeTasks, CausePolicyChanged},
 		"no workspace": {func(w *world) { w.workspace = nil }, 0, CauseWorkspaceRemoved},
 		"rebound":      {func(w *world) { w.workspace.NamespaceUID = "ns-2" }, 0, CauseWorkspaceRemoved},
 		"uninstalled":  {func(w *world) { w.installation = nil }, 0, CauseUninstalled},

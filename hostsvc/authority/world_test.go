@@ -127,7 +127,7 @@ func (w *world) intent() Intent {
 func (w *world) spec(caps contract.CapabilitySet) Approval {
 	return Approval{
 		InstallationID: testKey.InstallationID, WorkspaceID: testKey.WorkspaceID, ManifestDigest: w.installation.ManifestDigest,
-		SupersedesAct: w.row.Act, Capabilities: caps, ApprovedBy: "alice", Reason: "because",
+		SupersedesAct: w.row.Act, Capabilities: caps, ApprovedBy: "alice", Reason: "because", Checked: true,
 	}
 }
 

@@ -31,6 +31,10 @@ type Store interface {
 type Tx interface {
 	// AuthorityRow reads the row by a statement after the lock.
 	AuthorityRow(key authority.Key) (*authority.Row, error)
+	// Current tells whether the store vouches for its rows: its lease has not
+	// run out by its own clock, and its epoch's comparison with the history is
+	// complete. A commit after the lease has run out fails.
+	Current() bool
 	// Recorded returns the entry committed under an idempotency key by an
 	// installation in this workspace.
 	Recorded(installationID, idempotencyKey string) (entry journal.Entry, found bool, err error)
@@ -156,7 +160,7 @@ func (x *Executor) run(ctx context.Context, installationID string, m admission.M
 	if err != nil {
 		return Result{}, fmt.Errorf("read authority before the lock: %w", err)
 	}
-	if refusal := admission.Authorise(row, x.View, key, env.Call(m), x.Now()); refusal != nil {
+	if refusal := admission.Authorise(row, true, x.View, key, env.Call(m), x.Now()); refusal != nil {
 		return Result{}, refusal
 	}
 	var result Result
@@ -193,7 +197,7 @@ func (x *Executor) commit(tx Tx, key authority.Key, m admission.Method, env admi
 		return fmt.Errorf("read authority under the lock: %w", err)
 	}
 	now := x.Now()
-	if refusal := admission.Authorise(row, x.View, key, env.Call(m), now); refusal != nil {
+	if refusal := admission.Authorise(row, tx.Current(), x.View, key, env.Call(m), now); refusal != nil {
 		return refusal
 	}
 	entry, found, err := tx.Recorded(key.InstallationID, env.IdempotencyKey)

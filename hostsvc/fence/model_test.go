@@ -183,7 +183,7 @@ func (n *names) Read(p []byte) (int, error) {
 func (m *model) spec(caps contract.CapabilitySet) authority.Approval {
 	return authority.Approval{
 		InstallationID: testKey.InstallationID, WorkspaceID: testKey.WorkspaceID, ManifestDigest: m.installation.ManifestDigest,
-		SupersedesAct: m.row.Act, Capabilities: caps, ApprovedBy: "alice",
+		SupersedesAct: m.row.Act, Capabilities: caps, ApprovedBy: "alice", Checked: true,
 	}
 }
 
@@ -389,6 +389,11 @@ func (c *controller) Fence(_ context.Context, _ Term, from, to authority.Row) er
 	}
 	c.m.store(to)
 	return c.at("fenced")
+}
+
+// Distrust is never called: every version of the model is checked.
+func (*controller) Distrust(context.Context, string, int64) error {
+	return errors.New("a checked version is distrusted")
 }
 
 func (c *controller) MarkSeen(_ context.Context, _ Term, from authority.Row, seen authority.Seen) error {

@@ -97,6 +97,10 @@ type Ledger interface {
 	// MarkSeen records the processed version without a revision, under the
 	// same checks as Fence. It never goes back.
 	MarkSeen(ctx context.Context, term Term, from authority.Row, seen authority.Seen) error
+	// Distrust records that a version of an approval object came while the
+	// admission policies were not proven in force: up to this generation, the
+	// object widens nothing. It never goes back.
+	Distrust(ctx context.Context, uid string, generation int64) error
 }
 
 // Status writes what is in force onto the approval object.

@@ -92,7 +92,7 @@ func (r *Reader) readContext(s Snapshot, installationID, workspaceID string) (Ca
 		if row == nil || row.Revision == 0 {
 			row = &authority.Row{Key: key}
 		}
-		out.Workspaces = []WorkspaceContext{r.workspaceContext(*row)}
+		out.Workspaces = []WorkspaceContext{r.workspaceContext(*row, s.Current())}
 		return out, nil
 	}
 	rows, err := s.AuthorityRows(installationID)
@@ -101,7 +101,7 @@ func (r *Reader) readContext(s Snapshot, installationID, workspaceID string) (Ca
 	}
 	for _, row := range rows {
 		if row.Revision > 0 {
-			out.Workspaces = append(out.Workspaces, r.workspaceContext(row))
+			out.Workspaces = append(out.Workspaces, r.workspaceContext(row, s.Current()))
 		}
 	}
 	return out, nil
@@ -119,7 +119,7 @@ func checkContext(env admission.Envelope) *admission.Refusal {
 	return env.Fault
 }
 
-func (r *Reader) workspaceContext(row authority.Row) WorkspaceContext {
+func (r *Reader) workspaceContext(row authority.Row, current bool) WorkspaceContext {
 	now := r.Now()
 	w := WorkspaceContext{
 		WorkspaceID: row.Key.WorkspaceID, Revision: row.Revision, ManifestDigest: row.Vector.ManifestDigest,
@@ -130,7 +130,7 @@ func (r *Reader) workspaceContext(row authority.Row) WorkspaceContext {
 	}
 	seen := r.View.Observe(row.Key)
 	for _, c := range contract.Capabilities() {
-		verdict := authority.Decide(&row, seen, authority.Call{Capability: c}, now)
+		verdict := authority.Decide(&row, seen, current, authority.Call{Capability: c}, now)
 		w.Verdicts[c] = verdict
 		if verdict.Allowed() {
 			w.Capabilities |= contract.SetOf(c)

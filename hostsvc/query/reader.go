@@ -23,6 +23,10 @@ type Store interface {
 // function it was passed to only.
 type Snapshot interface {
 	AuthorityRow(key authority.Key) (*authority.Row, error)
+	// Current tells whether the store vouches for its rows in this snapshot: its
+	// lease has not run out by its own clock, and its epoch's comparison with
+	// the history is complete.
+	Current() bool
 	StoreEpoch() uint64
 	// Head is a workspace's newest version, and the oldest version that lists
 	// can still be read as of. Both are zero for an unknown workspace.
@@ -78,7 +82,7 @@ func read[T any](ctx context.Context, r *Reader, installationID string, m admiss
 			if err != nil {
 				return fmt.Errorf("read authority: %w", err)
 			}
-			if refusal := admission.Authorise(row, r.View, key, env.Call(m), r.Now()); refusal != nil {
+			if refusal := admission.Authorise(row, snapshot.Current(), r.View, key, env.Call(m), r.Now()); refusal != nil {
 				return refusal
 			}
 			record.Revision = row.Revision

@@ -54,6 +54,9 @@ func (s *snapshot) AuthorityRow(key authority.Key) (*authority.Row, error) {
 	return row, s.failure
 }
 
+// Current implements query.Snapshot.
+func (s *snapshot) Current() bool { return true }
+
 // StoreEpoch implements query.Snapshot.
 func (s *snapshot) StoreEpoch() uint64 {
 	if s.epoch == 0 {

@@ -166,6 +166,9 @@ func (t *tx) lockShared(name string) error {
 // Version implements command.Tx.
 func (t *tx) Version() domain.Version { return t.head.version + 1 }
 
+// Current implements command.Tx.
+func (t *tx) Current() bool { return true }
+
 // StoreEpoch implements command.Tx.
 func (t *tx) StoreEpoch() uint64 { return t.epochs.StoreEpoch }
 

@@ -67,7 +67,7 @@ func measureDecision(_ context.Context, m *measurement) error {
 	row.Revision = 7
 	call := authority.Call{Capability: contract.WriteTasks, Revision: 7, ManifestDigest: manifestDigest}
 	now := time.Now()
-	if verdict := authority.Decide(&row, v.Observe(row.Key), call, now); !verdict.Allowed() {
+	if verdict := authority.Decide(&row, v.Observe(row.Key), true, call, now); !verdict.Allowed() {
 		return fmt.Errorf("the call to be measured is refused: %s/%s", verdict.State, verdict.Reason)
 	}
 	refused := 0
@@ -75,7 +75,7 @@ func measureDecision(_ context.Context, m *measurement) error {
 		b.Helper()
 		b.ReportAllocs()
 		for range b.N {
-			if !authority.Decide(&row, v.Observe(row.Key), call, now).Allowed() {
+			if !authority.Decide(&row, v.Observe(row.Key), true, call, now).Allowed() {
 				refused++
 			}
 		}

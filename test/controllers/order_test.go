@@ -203,8 +203,8 @@ var _ = Describe("I2: an expiry", func() {
 		key := s.key(ctx)
 		row, err := h.store.AuthorityRow(ctx, key)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(authority.Decide(row, h.view.Observe(key), write(), until.Add(-time.Microsecond)).Allowed()).To(BeTrue())
-		Expect(authority.Decide(row, h.view.Observe(key), write(), until.Time).Reason).To(Equal(contract.ReasonCapabilityRevoked))
+		Expect(authority.Decide(row, h.view.Observe(key), true, write(), until.Add(-time.Microsecond)).Allowed()).To(BeTrue())
+		Expect(authority.Decide(row, h.view.Observe(key), true, write(), until.Time).Reason).To(Equal(contract.ReasonCapabilityRevoked))
 		before := reconciles()["pass"]
 		s.settled(ctx, func(g Gomega, o *approval) { g.Expect(o.Status.State).To(Equal(v1alpha1.StateExpired)) })
 		Expect(reconciles()["pass"]-before).To(BeNumerically("<=", 3), "one pass records it")

@@ -18,9 +18,10 @@ const (
 	SourceApprovals Source = 1 << iota
 	SourceInstallations
 	SourceNamespaces
+	SourcePolicies
 	SourceLedger
 
-	allSources = SourceApprovals | SourceInstallations | SourceNamespaces | SourceLedger
+	allSources = SourceApprovals | SourceInstallations | SourceNamespaces | SourcePolicies | SourceLedger
 )
 
 var sourceNames = [...]struct {
@@ -30,6 +31,7 @@ var sourceNames = [...]struct {
 	{SourceApprovals, "approvals"},
 	{SourceInstallations, "installations"},
 	{SourceNamespaces, "namespaces"},
+	{SourcePolicies, "policies"},
 	{SourceLedger, "ledger"},
 }
 
@@ -54,8 +56,6 @@ type Place struct {
 
 // View is safe for concurrent use. Readers never wait for writers.
 type View struct {
-	policy authority.Policy
-
 	// cells and principals are what readers use; they are replaced, never
 	// changed.
 	cells      atomic.Pointer[map[string]*installationCells]
@@ -64,6 +64,7 @@ type View struct {
 	complete   atomic.Uint32
 
 	mu            sync.Mutex
+	policy        authority.Policy
 	installations map[string]Installation // by object name
 	namesByID     map[string]string       // of every installation seen, uninstalled ones too
 	namespaces    map[string]Namespace    // by name
@@ -79,6 +80,19 @@ type installationCells struct {
 	byWorkspace atomic.Pointer[map[string]*atomic.Pointer[authority.Observed]]
 	// other answers for workspaces without a cell.
 	other atomic.Pointer[authority.Observed]
+}
+
+// SetPolicy records the human policy in force.
+func (v *View) SetPolicy(policy authority.Policy) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.policy.Equal(policy) {
+		return
+	}
+	v.policy = policy
+	for id := range *v.cells.Load() {
+		v.renewInstallation(id)
+	}
 }
 
 // Approval is a watched version of an approval object.

@@ -1,4 +1,4 @@
-package controllers
+package kinds
 
 import (
 	"slices"
@@ -13,10 +13,10 @@ import (
 
 func TestHostLevel(t *testing.T) {
 	for want, ok := range map[string]bool{
-		"": true, "0.1": true, hostLevel: true, "0.91": true, "0.91.2": false, "0.100": false, "1.0.0": false,
+		"": true, "0.1": true, HostLevel: true, "0.91": true, "0.91.2": false, "0.100": false, "1.0.0": false,
 		"v0.1": false, "0.1.2.3": false, "latest": false, "0.1-rc1": false,
 	} {
-		if atLeast(hostLevel, want) != ok {
+		if atLeast(HostLevel, want) != ok {
 			t.Errorf("a manifest that asks for %q: accepted is %v, want %v", want, !ok, ok)
 		}
 	}
@@ -31,7 +31,7 @@ func TestApprovalOfTakesOnlyWhatItKnows(t *testing.T) {
 			State:        v1alpha1.StateActive, ExpiresAt: &until,
 		},
 	}
-	a := approvalOf(object)
+	a := ApprovalOf(object)
 	if a.Capabilities != contract.SetOf(contract.ReadTasks) || !slices.Equal(a.Unknown, []string{"host.v2.read:*", "host.v2.write:merge"}) {
 		t.Errorf("capabilities %v, unknown %q", a.Capabilities, a.Unknown)
 	}
@@ -43,13 +43,13 @@ func TestApprovalOfTakesOnlyWhatItKnows(t *testing.T) {
 	}
 	for state, revoked := range map[v1alpha1.State]bool{"": false, v1alpha1.StateRevoked: true, "Dormant": true} {
 		object.Spec.State = state
-		if approvalOf(object).Revoked != revoked {
+		if ApprovalOf(object).Revoked != revoked {
 			t.Errorf("state %q: revoked is %v, want %v", state, !revoked, revoked)
 		}
 	}
 	now := metav1.Now()
 	object.DeletionTimestamp = &now
-	if approvalOf(object) != nil {
+	if ApprovalOf(object) != nil {
 		t.Error("an object that is being deleted counts")
 	}
 }
@@ -61,7 +61,7 @@ func TestInstallationOfAnUnknownCapabilityNeedsANewerHost(t *testing.T) {
 			{ID: "host.v2.write:tasks", Required: true}, {ID: "host.v2.read:tasks"},
 		}},
 	}}
-	known, unknown, err := installationOf(object)
+	known, unknown, err := InstallationOf(object)
 	if err != nil || len(unknown) != 0 || known.HostVersionUnsupported {
 		t.Fatalf("got %+v, %q, %v", known, unknown, err)
 	}
@@ -69,11 +69,11 @@ func TestInstallationOfAnUnknownCapabilityNeedsANewerHost(t *testing.T) {
 		t.Errorf("declared %v, required %v", known.Declared, known.Required)
 	}
 	slices.Reverse(object.Spec.Manifest.Capabilities)
-	if reordered, _, err := installationOf(object); err != nil || reordered.ManifestDigest != known.ManifestDigest {
+	if reordered, _, err := InstallationOf(object); err != nil || reordered.ManifestDigest != known.ManifestDigest {
 		t.Errorf("a reordered manifest has the digest %s, want %s (%v)", reordered.ManifestDigest, known.ManifestDigest, err)
 	}
 	object.Spec.Manifest.Capabilities = append(object.Spec.Manifest.Capabilities, v1alpha1.ManifestCapability{ID: "host.v2.read:future"})
-	newer, unknown, err := installationOf(object)
+	newer, unknown, err := InstallationOf(object)
 	if err != nil || !newer.HostVersionUnsupported || !slices.Equal(unknown, []string{"host.v2.read:future"}) {
 		t.Errorf("got %+v, %q, %v", newer, unknown, err)
 	}

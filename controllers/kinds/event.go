@@ -1,4 +1,4 @@
-package controllers
+package kinds
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/authority"
 )
 
-// eventObject is the object of an event. eventOf returns the same event from
+// EventObject is the object of an event. EventOf returns the same event from
 // it: nothing is lost on the way.
-func eventObject(e authority.Event) *v1alpha1.PluginCapabilityApprovalEvent {
+func EventObject(e authority.Event) *v1alpha1.PluginCapabilityApprovalEvent {
 	r := e.Row
 	object := &v1alpha1.PluginCapabilityApprovalEvent{
 		ObjectMeta: metav1.ObjectMeta{
@@ -29,10 +29,10 @@ func eventObject(e authority.Event) *v1alpha1.PluginCapabilityApprovalEvent {
 			InstallationID: r.Key.InstallationID, InstallationName: e.InstallationName, WorkspaceID: r.Key.WorkspaceID,
 			BeforeRevision: int64(e.BeforeRevision), Revision: int64(r.Revision),
 			BeforeManifestDigest: e.BeforeDigest, ManifestDigest: r.Vector.ManifestDigest,
-			Granted: idsOf(r.Granted), Effective: idsOf(e.Effective), Declared: idsOf(r.Declared),
-			Required: idsOf(r.Required), Allowed: idsOf(r.Allowed),
-			State: v1alpha1.State(r.State.String()), ExpiresAt: microTime(r.ExpiresAt), Act: r.Act,
-			ApprovedBy: r.ApprovedBy, IssuedAt: microTime(r.IssuedAt),
+			Granted: IDsOf(r.Granted), Effective: IDsOf(e.Effective), Declared: IDsOf(r.Declared),
+			Required: IDsOf(r.Required), Allowed: IDsOf(r.Allowed),
+			State: v1alpha1.State(r.State.String()), ExpiresAt: MicroTime(r.ExpiresAt), Act: r.Act,
+			ApprovedBy: r.ApprovedBy, ApprovedVia: r.ApprovedVia, ConfirmedBy: r.ConfirmedBy, IssuedAt: MicroTime(r.IssuedAt),
 			Actor: actorObject(r.Actor), Cause: v1alpha1.EventCause(r.Cause), Reason: r.Reason,
 			Time: metav1.NewMicroTime(r.UpdatedAt), Vector: vectorObject(r.Vector),
 			Seen: v1alpha1.SeenVersion{
@@ -47,7 +47,7 @@ func eventObject(e authority.Event) *v1alpha1.PluginCapabilityApprovalEvent {
 	}
 	if h := e.Applied; h != nil {
 		object.Spec.Hold = &v1alpha1.AppliedHold{
-			Granted: idsOf(h.Granted), State: v1alpha1.State(h.State.String()), ExpiresAt: microTime(h.ExpiresAt),
+			Granted: IDsOf(h.Granted), State: v1alpha1.State(h.State.String()), ExpiresAt: MicroTime(h.ExpiresAt),
 			Cause: v1alpha1.EventCause(h.Cause), Actor: actorObject(h.Actor), Reason: h.Reason,
 			UID: types.UID(h.UID), Generation: h.Generation, Spent: h.Spent,
 		}
@@ -55,9 +55,9 @@ func eventObject(e authority.Event) *v1alpha1.PluginCapabilityApprovalEvent {
 	return object
 }
 
-// eventOf reads an event back. An ID, a state or a gate that this build doesn't
+// EventOf reads an event back. An ID, a state or a gate that this build doesn't
 // know is an error: the row can't be rebuilt from what isn't understood.
-func eventOf(object *v1alpha1.PluginCapabilityApprovalEvent) (authority.Event, error) {
+func EventOf(object *v1alpha1.PluginCapabilityApprovalEvent) (authority.Event, error) {
 	s := &object.Spec
 	failed := func(field string, err error) (authority.Event, error) {
 		return authority.Event{}, fmt.Errorf("event %s: spec.%s: %w", object.Name, field, err)
@@ -68,7 +68,7 @@ func eventOf(object *v1alpha1.PluginCapabilityApprovalEvent) (authority.Event, e
 		Act:      s.Act, ExpiresAt: timeOf(s.ExpiresAt), Vector: vectorOf(s.Vector),
 		Seen:  authority.Seen{UID: string(s.Seen.UID), Generation: s.Seen.Generation, Gone: s.Seen.Gone, Revoked: s.Seen.Revoked},
 		Actor: actorOf(s.Actor), Cause: authority.Cause(s.Cause), Reason: s.Reason,
-		ApprovedBy: s.ApprovedBy, IssuedAt: timeOf(s.IssuedAt), UpdatedAt: timeOf(&s.Time),
+		ApprovedBy: s.ApprovedBy, ApprovedVia: s.ApprovedVia, ConfirmedBy: s.ConfirmedBy, IssuedAt: timeOf(s.IssuedAt), UpdatedAt: timeOf(&s.Time),
 		AuditID: s.AuditID, Unproven: s.Unproven,
 	}
 	row.Sum = row.Vector.Sum()
@@ -165,7 +165,7 @@ func actorOf(o v1alpha1.Actor) authority.Actor {
 	return authority.Actor{Name: o.Name, Assurance: authority.Assurance(o.Assurance)}
 }
 
-func idsOf(set contract.CapabilitySet) []v1alpha1.CapabilityID {
+func IDsOf(set contract.CapabilitySet) []v1alpha1.CapabilityID {
 	var ids []v1alpha1.CapabilityID
 	for c := range set.All() {
 		ids = append(ids, v1alpha1.CapabilityID(c.String()))
@@ -185,7 +185,7 @@ func setOf(ids []v1alpha1.CapabilityID) (contract.CapabilitySet, error) {
 	return set, nil
 }
 
-func microTime(t time.Time) *metav1.MicroTime {
+func MicroTime(t time.Time) *metav1.MicroTime {
 	if t.IsZero() {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/controllers/kinds"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/fence"
 )
@@ -20,7 +21,7 @@ type events struct {
 
 // Create implements fence.Events.
 func (e *events) Create(ctx context.Context, event authority.Event) error {
-	err := e.writer.Create(ctx, eventObject(event), fieldOwner)
+	err := e.writer.Create(ctx, kinds.EventObject(event), fieldOwner)
 	if apierrors.IsAlreadyExists(err) {
 		return fence.ErrEventExists
 	}
@@ -37,7 +38,7 @@ func (e *events) Get(ctx context.Context, key authority.Key, revision uint64) (a
 	if err := e.live.Get(ctx, client.ObjectKey{Name: name}, &object); err != nil {
 		return authority.Event{}, fmt.Errorf("read event %s: %w", name, err)
 	}
-	event, err := eventOf(&object)
+	event, err := kinds.EventOf(&object)
 	if err != nil {
 		return authority.Event{}, err
 	}
@@ -68,7 +69,7 @@ func (e *events) newest(ctx context.Context, broken func(error)) (map[authority.
 			}
 			highest[key] = uint64(s.Revision)
 			delete(found, key)
-			event, err := eventOf(&page.Items[i])
+			event, err := kinds.EventOf(&page.Items[i])
 			if err == nil {
 				err = event.Verify()
 			}

@@ -1,4 +1,4 @@
-package controllers
+package kinds
 
 import (
 	"encoding/json"
@@ -83,7 +83,7 @@ func drawEvent(t *rapid.T) authority.Event {
 func TestI3_EventRebuildsTheRowThroughTheAPI(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		event := drawEvent(t)
-		text, err := json.Marshal(eventObject(event))
+		text, err := json.Marshal(EventObject(event))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestI3_EventRebuildsTheRowThroughTheAPI(t *testing.T) {
 		if err := json.Unmarshal(text, &object); err != nil {
 			t.Fatal(err)
 		}
-		back, err := eventOf(&object)
+		back, err := EventOf(&object)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,9 +119,9 @@ func TestI3_AnEventThatIsNotUnderstoodRebuildsNothing(t *testing.T) {
 		"decision digest": func(s *v1alpha1.PluginCapabilityApprovalEventSpec) { s.Unproven = !s.Unproven },
 	} {
 		t.Run(name, func(t *testing.T) {
-			object := eventObject(rapid.Custom(drawEvent).Example(1))
+			object := EventObject(rapid.Custom(drawEvent).Example(1))
 			spoil(&object.Spec)
-			event, err := eventOf(object)
+			event, err := EventOf(object)
 			if err == nil {
 				err = event.Verify()
 			}

@@ -1,23 +1,24 @@
-package controllers
+// Package kinds translates the API's kinds to authority's values and back. It
+// is pure: nothing is read here, so that the controllers and the command line
+// understand an object the same way. It may import the API's kinds, contract
+// and authority.
+package kinds
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
-	"github.com/kandev/plugin-host/hostsvc/authority/view"
 )
 
-// approvalOf translates an approval object, nil when it is being deleted: a
+// ApprovalOf translates an approval object, nil when it is being deleted: a
 // deletion timestamp counts as absent everywhere.
-func approvalOf(o *v1alpha1.PluginCapabilityApproval) *authority.Approval {
+func ApprovalOf(o *v1alpha1.PluginCapabilityApproval) *authority.Approval {
 	if o.DeletionTimestamp != nil {
 		return nil
 	}
@@ -27,7 +28,8 @@ func approvalOf(o *v1alpha1.PluginCapabilityApproval) *authority.Approval {
 		ManifestDigest: o.Spec.ManifestDigest, SupersedesAct: o.Spec.SupersedesAct,
 		// Only Active is active: a state that this build doesn't know grants nothing.
 		Revoked:    o.Spec.State != "" && o.Spec.State != v1alpha1.StateActive,
-		ApprovedBy: o.Spec.ApprovedBy, ChangedBy: o.Spec.ChangedBy, Reason: o.Spec.Reason,
+		ApprovedBy: o.Spec.ApprovedBy, ApprovedVia: o.Spec.ApprovedVia, ConfirmedBy: o.Spec.ConfirmedBy,
+		ChangedBy: o.Spec.ChangedBy, Reason: o.Spec.Reason,
 	}
 	a.Capabilities, a.Unknown = capabilitiesOf(o.Spec.Capabilities)
 	if o.Spec.ExpiresAt != nil {
@@ -53,11 +55,11 @@ func capabilitiesOf(ids []v1alpha1.CapabilityID) (set contract.CapabilitySet, un
 	return set, unknown
 }
 
-// installationOf translates an installation object by itself: the conflict and
+// InstallationOf translates an installation object by itself: the conflict and
 // the changed principal depend on other objects and stay false. unknown lists
 // the declared IDs that this Host doesn't have; such a package needs a newer
 // Host.
-func installationOf(o *v1alpha1.PluginInstallation) (installation authority.Installation, unknown []string, err error) {
+func InstallationOf(o *v1alpha1.PluginInstallation) (installation authority.Installation, unknown []string, err error) {
 	installation = authority.Installation{
 		UID: string(o.UID), ID: o.Status.InstallationID, Name: o.Name, Version: o.Spec.Version, Suspended: o.Spec.Suspend,
 		ServiceAccountNamespace:    o.Spec.ServiceAccountRef.Namespace,
@@ -83,13 +85,13 @@ func installationOf(o *v1alpha1.PluginInstallation) (installation authority.Inst
 	if installation.ManifestDigest, err = manifest.Digest(); err != nil {
 		return installation, unknown, fmt.Errorf("digest the manifest of installation %s: %w", o.Name, err)
 	}
-	installation.HostVersionUnsupported = !atLeast(hostLevel, o.Spec.Manifest.MinHostVersion) || len(unknown) > 0
+	installation.HostVersionUnsupported = !atLeast(HostLevel, o.Spec.Manifest.MinHostVersion) || len(unknown) > 0
 	return installation, unknown, nil
 }
 
-// hostLevel is the Kandev level whose contract this build implements. A
+// HostLevel is the Kandev level whose contract this build implements. A
 // manifest's minHostVersion is compared with it, not with our own version.
-const hostLevel = "0.91.1"
+const HostLevel = "0.91.1"
 
 // atLeast compares versions of up to three numbers; a missing one is 0. What
 // isn't a version is newer than everything: it is unknown, so unsupported.
@@ -125,16 +127,43 @@ func versionOf(text string) (version [3]uint64, ok bool) {
 	return version, true
 }
 
-func placeOf(o client.Object) view.Place {
-	return view.Place{Namespace: o.GetNamespace(), Name: o.GetName()}
+// PolicyOf tightens the built-in policy by the newest of the human policies, if
+// there is one, and names it. Later policies replace earlier ones whole.
+func PolicyOf(builtIn authority.Policy, policies []v1alpha1.HumanPolicy) (policy authority.Policy, active string, err error) {
+	var newest *v1alpha1.HumanPolicy
+	for i := range policies {
+		p := &policies[i]
+		if p.DeletionTimestamp == nil && (newest == nil || p.CreationTimestamp.After(newest.CreationTimestamp.Time) ||
+			p.CreationTimestamp.Equal(&newest.CreationTimestamp) && p.Name > newest.Name) {
+			newest = p
+		}
+	}
+	if newest == nil {
+		return builtIn, "", nil
+	}
+	version, err := policyVersion(newest)
+	if err != nil {
+		return authority.Policy{}, "", err
+	}
+	rules := make([]authority.Rule, len(newest.Spec.Rules))
+	for i, rule := range newest.Spec.Rules {
+		rules[i] = authority.Rule{Class: authority.Class(rule.Class), Deny: rule.Deny, FourEyes: rule.FourEyes}
+		if rule.MaxLifetimeSeconds != nil {
+			rules[i].MaxLifetime = time.Duration(*rule.MaxLifetimeSeconds) * time.Second
+		}
+	}
+	return builtIn.Tighten(version, rules, newest.Spec.AcceptClaimedFourEyes), newest.Name, nil
 }
 
-func nameOf(place view.Place) types.NamespacedName {
-	return types.NamespacedName{Namespace: place.Namespace, Name: place.Name}
-}
-
-// keyOf is what an approval names itself; whether it stands where it may is
-// another question.
-func keyOf(a *authority.Approval) authority.Key {
-	return authority.Key{InstallationID: a.InstallationID, WorkspaceID: a.WorkspaceID}
+// policyVersion is a policy's name with a digest of what it takes away: another
+// policy that is created under the name is another version.
+func policyVersion(p *v1alpha1.HumanPolicy) (string, error) {
+	digest, err := contract.CanonicalDigest(struct {
+		Rules  []v1alpha1.PolicyRule `json:"rules"`
+		Accept bool                  `json:"acceptClaimedFourEyes"`
+	}{p.Spec.Rules, p.Spec.AcceptClaimedFourEyes})
+	if err != nil {
+		return "", fmt.Errorf("digest human policy %s: %w", p.Name, err)
+	}
+	return p.Name + "@" + hex.EncodeToString(digest[:6]), nil
 }
