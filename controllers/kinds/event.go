@@ -165,6 +165,7 @@ func actorOf(o v1alpha1.Actor) authority.Actor {
 	return authority.Actor{Name: o.Name, Assurance: authority.Assurance(o.Assurance)}
 }
 
+// IDsOf lists a set's IDs as the API's; nil for none.
 func IDsOf(set contract.CapabilitySet) []v1alpha1.CapabilityID {
 	var ids []v1alpha1.CapabilityID
 	for c := range set.All() {
@@ -185,6 +186,7 @@ func setOf(ids []v1alpha1.CapabilityID) (contract.CapabilitySet, error) {
 	return set, nil
 }
 
+// MicroTime is an instant as the API's; nil for none.
 func MicroTime(t time.Time) *metav1.MicroTime {
 	if t.IsZero() {
 		return nil

@@ -72,7 +72,7 @@ func (v Verdict) Allowed() bool { return v.Reason == "" }
 func Decide(row *Row, seen *Observed, current bool, call Call, now time.Time) Verdict {
 	q := question{row: row, seen: seen, current: current, call: call, now: now}
 	for i := range conditions {
-		if reason := conditions[i].fails(&q); reason != "" {
+		if reason := conditions[i].fails(q); reason != "" {
 			return q.refuse(reason)
 		}
 	}
@@ -99,13 +99,14 @@ func Explain(row *Row, seen *Observed, current bool, call Call, now time.Time) (
 		if answered {
 			continue
 		}
-		all[i].Asked, all[i].Reason = true, conditions[i].fails(&q)
+		all[i].Asked, all[i].Reason = true, conditions[i].fails(q)
 		answered = all[i].Reason != ""
 	}
 	return all, Decide(row, seen, current, call, now)
 }
 
-// question is what one decision depends on.
+// question is what one decision depends on. It is passed by value: behind the
+// table's functions, a pointer would have to be allocated.
 type question struct {
 	row     *Row
 	seen    *Observed
@@ -118,15 +119,15 @@ type question struct {
 // the second have a row of at least revision 1.
 var conditions = [...]struct {
 	name  string
-	fails func(q *question) contract.Reason
+	fails func(q question) contract.Reason
 }{
-	{"the Host is new enough for the manifest", func(q *question) contract.Reason {
+	{"the Host is new enough for the manifest", func(q question) contract.Reason {
 		if q.seen.HostVersionUnsupported || (q.row != nil && q.row.Gates&GateHostVersionUnsupported != 0) {
 			return contract.ReasonHostVersionUnsupported
 		}
 		return ""
 	}},
-	{"an approval was ever in force", func(q *question) contract.Reason {
+	{"an approval was ever in force", func(q question) contract.Reason {
 		switch {
 		case q.row != nil && q.row.Revision > 0:
 			return ""
@@ -136,38 +137,38 @@ var conditions = [...]struct {
 			return contract.ReasonMissingCapabilityApproval
 		}
 	}},
-	{"it is neither revoked, expired, held nor waiting for a human", func(q *question) contract.Reason {
+	{"it is neither revoked, expired, held nor waiting for a human", func(q question) contract.Reason {
 		if final(q.row, q.now) || finalAhead(q.row, q.seen, q.now) {
 			return contract.ReasonCapabilityRevoked
 		}
 		return ""
 	}},
-	{"what the manifest requires is granted", func(q *question) contract.Reason {
+	{"what the manifest requires is granted", func(q question) contract.Reason {
 		if q.row.Gates&GateRequiredCapabilityUnavailable != 0 {
 			return contract.ReasonMissingCapabilityApproval
 		}
 		return ""
 	}},
-	{"the row is fresh and has taken in what the watches show", func(q *question) contract.Reason {
+	{"the row is fresh and has taken in what the watches show", func(q question) contract.Reason {
 		if !q.current || unsettled(q.row, q.seen) {
 			return contract.ReasonDependencyUnavailable
 		}
 		return ""
 	}},
-	{"the caller's revision and manifest digest are those in force", func(q *question) contract.Reason {
+	{"the caller's revision and manifest digest are those in force", func(q question) contract.Reason {
 		if q.call.Revision != 0 && q.call.Revision != q.row.Revision ||
 			q.call.ManifestDigest != "" && q.call.ManifestDigest != q.row.Vector.ManifestDigest {
 			return contract.ReasonStaleCapabilityRevision
 		}
 		return ""
 	}},
-	{"the human policy leaves the capability to plugins", func(q *question) contract.Reason {
+	{"the human policy leaves the capability to plugins", func(q question) contract.Reason {
 		if !q.row.Allowed.Has(q.call.Capability) {
 			return contract.ReasonHumanReserved
 		}
 		return ""
 	}},
-	{"the capability is declared and granted", func(q *question) contract.Reason {
+	{"the capability is declared and granted", func(q question) contract.Reason {
 		if !q.row.Effective(q.now).Has(q.call.Capability) {
 			return contract.ReasonMissingCapabilityApproval
 		}
@@ -176,7 +177,7 @@ var conditions = [...]struct {
 }
 
 // refuse answers with the state that belongs to a reason.
-func (q *question) refuse(reason contract.Reason) Verdict {
+func (q question) refuse(reason contract.Reason) Verdict {
 	v := Verdict{State: contract.StateDenied, Reason: reason}
 	switch reason {
 	case contract.ReasonHostVersionUnsupported:

@@ -180,7 +180,7 @@ func wantVerdict(t *testing.T, name string, d decision, reason contract.Reason, 
 	if hidden {
 		revision = 0
 	}
-	if !d.seen.Synced && d.row.Revision == 0 && reason == contract.ReasonMissingCapabilityApproval {
+	if (!d.seen.Synced || d.stale) && d.row.Revision == 0 && reason == contract.ReasonMissingCapabilityApproval {
 		reason = contract.ReasonDependencyUnavailable // nothing is known to be unapproved before everything is seen
 	}
 	got := d.decide()

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/kandev/plugin-host/contract"
 )
 
 // fullEvent has every field set.
@@ -26,7 +24,8 @@ func fullEvent(t *testing.T) Event {
 			WorkspaceNamespace: "n", WorkspaceNamespaceUID: "nu", WorkspaceID: testKey.WorkspaceID, PolicyVersion: "p",
 		},
 		Seen: Seen{UID: "u", Generation: 3, Gone: true, Revoked: true}, Actor: Actor{"alice", ActorClaimed}, Cause: CauseHuman,
-		Reason: "because", ApprovedBy: "alice", IssuedAt: epoch, UpdatedAt: epoch.Add(time.Minute), Unproven: true,
+		Reason: "because", ApprovedBy: "alice", ApprovedVia: "flux", ConfirmedBy: "grace",
+		IssuedAt: epoch, UpdatedAt: epoch.Add(time.Minute), Unproven: true,
 	}
 	next.Sum = next.Vector.Sum()
 	e, err := NewEvent(row, Outcome{Changed: true, Next: next, Type: EventGrant}, "plugin")
@@ -242,11 +241,5 @@ func TestSeen_Later(t *testing.T) {
 		if got := c.row.Later(c.event); got != c.want {
 			t.Errorf("%s: %+v", c.name, got)
 		}
-	}
-}
-
-func TestBuiltInPolicy(t *testing.T) {
-	if p := BuiltInPolicy(); p.Version == "" || p.Allowed != contract.AllCapabilities {
-		t.Errorf("built in: %+v", p)
 	}
 }

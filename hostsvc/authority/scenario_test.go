@@ -363,7 +363,7 @@ func TestHold_RevokeAndHealBeforeAnyRevision(t *testing.T) {
 	w.wantEffective(0)
 	out := w.settle()
 	w.wantEffective(0)
-	if out.Type != EventRevoke || w.row.Cause != CauseHuman || w.row.Actor != (Actor{"bob", ActorClaimed}) || w.row.Reason != "incident" {
+	if out.Type != EventRevoke || w.row.Cause != CauseHuman || w.row.Actor != (Actor{"bob", ActorVerified}) || w.row.Reason != "incident" {
 		t.Errorf("the history does not tell who revoked: %s %+v", out.Type, w.row)
 	}
 }
@@ -611,7 +611,7 @@ func TestNarrow_ByEdit(t *testing.T) {
 		t.Errorf("told as %s %+v", out.Type, w.row)
 	}
 	w.edit(func(a *Approval) { a.ExpiresAt, a.ChangedBy = w.now.Add(time.Hour), "bob" })
-	if out = w.settle(); out.Type != EventNarrow || w.row.Actor != (Actor{"bob", ActorClaimed}) {
+	if out = w.settle(); out.Type != EventNarrow || w.row.Actor != (Actor{"bob", ActorVerified}) {
 		t.Errorf("told as %s %+v", out.Type, w.row)
 	}
 	w.edit(func(a *Approval) { a.Revoked = true })

@@ -45,7 +45,7 @@ func grant() (authority.Row, *view.View) {
 			ManifestDigest: manifestDigest, Capabilities: contract.AllCapabilities, ExpiresAt: row.ExpiresAt,
 		},
 	})
-	for _, source := range []view.Source{view.SourceApprovals, view.SourceInstallations, view.SourceNamespaces, view.SourceLedger} {
+	for _, source := range []view.Source{view.SourceApprovals, view.SourceInstallations, view.SourceNamespaces, view.SourcePolicies, view.SourceLedger} {
 		v.MarkComplete(source)
 	}
 	return row, v

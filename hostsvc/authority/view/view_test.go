@@ -47,7 +47,7 @@ func full() *view.View {
 	v.SetNamespace(namespace, view.Namespace{UID: "n-1", WorkspaceID: workspace})
 	v.SetBinding(bound)
 	v.SetApproval(place, approved(3))
-	for _, source := range []view.Source{view.SourceApprovals, view.SourceInstallations, view.SourceNamespaces, view.SourceLedger} {
+	for _, source := range []view.Source{view.SourceApprovals, view.SourceInstallations, view.SourceNamespaces, view.SourcePolicies, view.SourceLedger} {
 		v.MarkComplete(source)
 	}
 	return v
@@ -63,7 +63,7 @@ func TestI6_NothingIsSyncedBeforeEverySource(t *testing.T) {
 	v := view.New(authority.BuiltInPolicy())
 	v.SetInstallation(installed())
 	other := authority.Key{InstallationID: "unknown", WorkspaceID: workspace}
-	sources := []view.Source{view.SourceLedger, view.SourceNamespaces, view.SourceApprovals, view.SourceInstallations}
+	sources := []view.Source{view.SourceLedger, view.SourcePolicies, view.SourceNamespaces, view.SourceApprovals, view.SourceInstallations}
 	for i, source := range sources {
 		if v.Observe(key).Synced || v.Observe(other).Synced {
 			t.Errorf("synced after %d of %d sources", i, len(sources))
@@ -165,7 +165,7 @@ func TestI6_AnyOrderOfDeliveryEndsTheSame(t *testing.T) {
 		func(v *view.View) { v.SetBinding(bound) },
 		func(v *view.View) { v.SetApproval(place, approved(3)) },
 		func(v *view.View) {
-			v.MarkComplete(view.SourceApprovals | view.SourceInstallations | view.SourceNamespaces | view.SourceLedger)
+			v.MarkComplete(view.SourceApprovals | view.SourceInstallations | view.SourceNamespaces | view.SourcePolicies | view.SourceLedger)
 		},
 	}
 	permute(len(steps), func(order []int) {
