@@ -10,11 +10,14 @@ if grep -rqs '+kubebuilder:rbac' --include='*.go' controllers hostsvc cmd; then
   controller-gen rbac:roleName=plugin-host paths='./...' output:rbac:dir=config/rbac
 fi
 
-# The chart carries copies: Helm installs what lies in crds/ before anything else.
-if [[ -d charts/plugin-host ]]; then
-  rm -rf charts/plugin-host/crds
-  mkdir charts/plugin-host/crds
-  cp config/crd/bases/*.yaml charts/plugin-host/crds/
-fi
+# The charts carry copies of what is the same however it is installed.
+copy_to() {
+  rm -rf "$1"
+  mkdir -p "$1"
+  cp "${@:2}" "$1"
+}
+copy_to charts/plugin-host-crds/files config/crd/bases/*.yaml
+copy_to charts/plugin-host/files/rbac config/rbac/*.yaml
+rm charts/plugin-host/files/rbac/kustomization.yaml
 
 go generate ./...

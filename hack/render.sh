@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Renders every kustomization and the chart for a Kubernetes version (1.37.2) and
+# Renders every kustomization, and the charts with Helm 3 and 4, for a Kubernetes version (1.37.2) and
 # throws the result away: whatever doesn't render or lint fails. The tools are on
 # PATH (`make verify`).
 set -euo pipefail
@@ -16,8 +16,10 @@ for chart in charts/*/; do
   # Its defaults, then each set of values that it is meant to be used with.
   for values in "$chart"values.yaml "$chart"ci/*-values.yaml; do
     [[ -f $values ]] || continue
-    echo "helm lint and template $chart with $values"
-    helm lint --strict --quiet --kube-version "$version" --values "$values" "$chart"
-    helm template test "$chart" --include-crds --kube-version "$version" --values "$values" > /dev/null
+    for helm in helm helm4; do
+      echo "$helm lint and template $chart with $values"
+      "$helm" lint --strict --quiet --kube-version "$version" --values "$values" "$chart"
+      "$helm" template test "$chart" --kube-version "$version" --values "$values" > /dev/null
+    done
   done
 done

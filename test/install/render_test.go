@@ -1,5 +1,5 @@
 // Package install_test holds what a cluster is given to run the plugin host: the
-// kustomization in config/ and the chart in charts/. Both are rendered by the
+// kustomization in config/ and the charts in charts/. Both are rendered by the
 // pinned tools, applied to a real control plane, and compared with each other. It
 // imports the API types, the contract, the toolbox and the dev control plane.
 package install_test
@@ -27,9 +27,10 @@ const (
 	namespace = "plugin-host-system"
 	host      = "plugin-host"
 
-	configDir  = "../../config"
-	chartDir   = "../../charts/plugin-host"
-	kubernetes = "1.37.2"
+	configDir   = "../../config"
+	chartDir    = "../../charts/plugin-host"
+	crdChartDir = "../../charts/plugin-host-crds"
+	kubernetes  = "1.37.2"
 )
 
 // tool runs a pinned tool and returns what it printed. A tool that isn't built is
@@ -120,11 +121,27 @@ func kustomized(t *testing.T) objects {
 	return parse(t, tool(t, "kustomize", "build", filepath.Join(configDir, "default")))
 }
 
+// charted renders the chart plugin-host.
 func charted(t *testing.T, args ...string) objects {
 	t.Helper()
+	return rendered(t, chartDir, args...)
+}
+
+func rendered(t *testing.T, chart string, args ...string) objects {
+	t.Helper()
 	return parse(t, tool(t, "helm", append([]string{
-		"template", "any-release", chartDir, "--namespace", namespace, "--kube-version", kubernetes,
+		"template", "any-release", chart, "--namespace", namespace, "--kube-version", kubernetes,
 	}, args...)...))
+}
+
+// valuesFiles are the sets of values that the chart plugin-host is meant for.
+func valuesFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(chartDir + "/ci/*-values.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the chart has no sets of values: %v", err)
+	}
+	return append(files, chartDir+"/values.yaml")
 }
 
 func deployment(t *testing.T, from objects) appsv1.Deployment {

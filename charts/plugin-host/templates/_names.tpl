@@ -23,7 +23,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 
 {{- define "plugin-host.tlsSecret" -}}
+{{- if .Values.tls.certManager.enabled -}}
+plugin-host-tls-issued
+{{- else -}}
 {{ .Values.tls.existingSecret | default "plugin-host-tls" }}
+{{- end -}}
+{{- end -}}
+
+{{/* What plugins call it, first the name that its certificate is for. */}}
+{{- define "plugin-host.dnsNames" -}}
+{{- $host := printf "plugin-host.%s.svc" .Release.Namespace -}}
+{{- concat (list $host (printf "%s.cluster.local" $host) "plugin-host") .Values.tls.extraDNSNames | toYaml -}}
 {{- end -}}
 
 {{- define "plugin-host.cursorKeySecret" -}}
