@@ -149,9 +149,9 @@ func (r *revocation) grant(ctx context.Context, act string) (*v1alpha1.PluginCap
 		"host.v2.read:tasks", "host.v2.read:workflows", "host.v2.write:tasks")
 	switch {
 	case apierrors.IsNotFound(err):
-		err = r.world.API.Create(ctx, &approval)
+		err = r.world.Approver.Create(ctx, &approval)
 	case err == nil:
-		err = r.world.API.Update(ctx, &approval)
+		err = r.world.Approver.Update(ctx, &approval)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("grant: %w", err)
@@ -271,7 +271,7 @@ func (r *revocation) round(
 // edit revokes as kubectl patch does.
 func (r *revocation) edit(ctx context.Context, granted *v1alpha1.PluginCapabilityApproval) error {
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"state":"Revoked"}}`))
-	return r.world.API.Patch(ctx, granted.DeepCopy(), patch)
+	return r.world.Approver.Patch(ctx, granted.DeepCopy(), patch)
 }
 
 func (r *revocation) fencedByEdit(ctx context.Context, _ *v1alpha1.PluginCapabilityApproval) (string, error) {
@@ -282,7 +282,7 @@ func (r *revocation) fencedByEdit(ctx context.Context, _ *v1alpha1.PluginCapabil
 }
 
 func (r *revocation) remove(ctx context.Context, granted *v1alpha1.PluginCapabilityApproval) error {
-	return r.world.API.Delete(ctx, granted.DeepCopy())
+	return r.world.Approver.Delete(ctx, granted.DeepCopy())
 }
 
 // fencedByRemoval waits for the event. Its fence may still be on its way, and no

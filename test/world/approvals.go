@@ -83,6 +83,6 @@ func Draft(
 	return v1alpha1.PluginCapabilityApprovalSpec{
 		InstallationName: Plugin, InstallationID: o.Status.InstallationID, ManifestDigest: o.Status.ManifestDigest,
 		WorkspaceID: Workspace, SupersedesAct: act, Capabilities: grants, State: v1alpha1.StateActive,
-		ApprovedBy: "ada@example.com", Reason: reason,
+		ApprovedBy: Ada, Reason: reason,
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -54,24 +53,34 @@ func (w *World) startHost(ctx context.Context) error {
 		return err
 	}
 	w.Database = w.Path("plugin-host.db")
-	args := []string{
+	w.health = "http://" + addresses[1] + "/readyz"
+	w.hostArgs = []string{
 		"--kubeconfig=" + w.Path("host.kubeconfig"),
 		"--store=sqlite", "--sqlite-path=" + w.Database,
 		"--grpc-listen=" + addresses[0], "--health-listen=" + addresses[1],
 		"--tls-cert-file=" + w.Path("tls.crt"), "--tls-key-file=" + w.Path("tls.key"),
 		"--cursor-key-file=" + w.Path("cursor-keys"),
 		"--leader-election-namespace=" + hostNamespace,
-		"--seed-file=" + filepath.Join(w.root, "test", "demo", "manifests", "seed.yaml"),
+		"--seed-file=" + w.seed,
 	}
-	w.narrator.Show("plugin-host "+strings.Join(w.Shorten(args), " "), "")
-	if w.Host, err = spawn(w.dir.Path(), w.Binary("plugin-host"), args...); err != nil {
+	w.narrator.Show("plugin-host "+strings.Join(w.Shorten(w.hostArgs), " "), "")
+	w.Address, w.CAFile = addresses[0], w.Path("ca.crt")
+	if err := w.StartHost(ctx); err != nil {
 		return err
 	}
-	if err := w.awaitReady(ctx, "http://"+addresses[1]+"/readyz"); err != nil {
+	w.narrator.Holds("plugin-host is ready")
+	return nil
+}
+
+// StartHost runs plugin-host, which has ended or was never started, with
+// further variables of its environment, and waits until it is ready.
+func (w *World) StartHost(ctx context.Context, env ...string) (err error) {
+	if w.Host, err = spawn(w.dir.Path(), env, w.Binary("plugin-host"), w.hostArgs...); err != nil {
+		return err
+	}
+	if err := w.awaitReady(ctx, w.health); err != nil {
 		return errors.Join(err, w.Host.LastWords())
 	}
-	w.Address, w.CAFile = addresses[0], w.Path("ca.crt")
-	w.narrator.Holds("plugin-host is ready")
 	return nil
 }
 

@@ -34,7 +34,7 @@ type Process struct {
 
 // spawn starts a child that logs into a file of dir and whose id is recorded there,
 // so that it doesn't outlive an owner that was killed.
-func spawn(dir, binary string, args ...string) (*Process, error) {
+func spawn(dir string, env []string, binary string, args ...string) (*Process, error) {
 	name := filepath.Base(binary)
 	ended := make(chan struct{})
 	p := &Process{Log: filepath.Join(dir, name+".log"), Ended: ended}
@@ -44,7 +44,7 @@ func spawn(dir, binary string, args ...string) (*Process, error) {
 	}
 	defer func() { _ = log.Close() }()    // the child has its own handle
 	p.cmd = exec.Command(binary, args...) // stop ends it
-	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, append(os.Environ(), env...)
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s (`make build` builds it): %w", name, err)
 	}
@@ -58,6 +58,9 @@ func spawn(dir, binary string, args ...string) (*Process, error) {
 	}
 	return p, nil
 }
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Stop asks the child to end, kills it if it doesn't, and waits. The log of a child
 // that had to be killed stays, with what its goroutines were doing.

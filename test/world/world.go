@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -33,6 +34,10 @@ const (
 	pluginNamespace = "plugin-sample"
 	pluginAccount   = "sample"
 	pluginPod       = "sample-0"
+
+	// Ada grants in the workspaces, and Grace may, too.
+	Ada   = "ada@example.com"
+	Grace = "grace@example.com"
 )
 
 // Narrator is told what happens, for a person to read.
@@ -49,6 +54,8 @@ type Narrator interface {
 type Options struct {
 	// Bin is the folder of plugin-host and sample-plugin. Empty: bin of the working tree.
 	Bin string
+	// Seed is the Host's seed file. Empty: the demo's.
+	Seed string
 	// TokenLife is how long tokens and certificates serve. Zero: one hour.
 	TokenLife time.Duration
 	// Narrator is told the steps. Nil: nobody is.
@@ -57,8 +64,9 @@ type Options struct {
 
 // World is a running world. What it exports is read only.
 type World struct {
-	// API is the administrator's client, with the types of the API.
-	API client.WithWatch
+	// API is the administrator's client, with the types of the API. Approver is
+	// the client of a human who may grant in the workspaces: Ada.
+	API, Approver client.WithWatch
 	// Kubectl is the path of the binary, Kubeconfig the administrator's.
 	Kubectl, Kubeconfig string
 	// Host is plugin-host.
@@ -70,9 +78,13 @@ type World struct {
 
 	narrator  Narrator
 	root, bin string
+	seed      string
 	tokenLife time.Duration
 	dir       *rundir.Dir
-	control   *controlplane.ControlPlane
+	// hostArgs start the Host, and health is where it says that it is ready.
+	hostArgs []string
+	health   string
+	control  *controlplane.ControlPlane
 }
 
 // Start brings everything up: control plane, the release's manifests, two workspaces,
@@ -80,7 +92,7 @@ type World struct {
 // granted. The world stays until Stop, also when ctx ends; a start that fails leaves
 // nothing.
 func Start(ctx context.Context, o Options) (*World, error) {
-	w := &World{narrator: o.Narrator, bin: o.Bin, tokenLife: o.TokenLife}
+	w := &World{narrator: o.Narrator, bin: o.Bin, seed: o.Seed, tokenLife: o.TokenLife}
 	if w.narrator == nil {
 		w.narrator = silence{}
 	}
@@ -100,6 +112,9 @@ func (w *World) start(ctx context.Context) error {
 	}
 	if w.bin == "" {
 		w.bin = filepath.Join(w.root, "bin")
+	}
+	if w.seed == "" {
+		w.seed = filepath.Join(w.root, "test", "demo", "manifests", "seed.yaml")
 	}
 	for _, name := range []string{"plugin-host", "sample-plugin"} {
 		if _, err := os.Stat(w.Binary(name)); err != nil {
@@ -151,6 +166,11 @@ func (w *World) startControlPlane(ctx context.Context) error {
 	}
 	if w.API, err = client.NewWithWatch(w.control.Config(), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
+	}
+	asAda := rest.CopyConfig(w.control.Config())
+	asAda.Impersonate.UserName = Ada
+	if w.Approver, err = client.NewWithWatch(asAda, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("make a human's client: %w", err)
 	}
 	return w.Kube(ctx, "version")
 }

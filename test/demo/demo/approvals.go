@@ -39,6 +39,11 @@ func (w *demo) apply(ctx context.Context, path string) error {
 	return w.Kube(ctx, "apply", "--server-side", "--force-conflicts", "-f", path)
 }
 
+// approve applies an approval as the human who may.
+func (w *demo) approve(ctx context.Context, path string) error {
+	return w.Kube(ctx, "apply", "--server-side", "--force-conflicts", "--as", world.Ada, "-f", path)
+}
+
 // watchRevocation tells the instant at which the API server showed the approval as
 // revoked. It must be started before the revocation.
 func (w *demo) watchRevocation(ctx context.Context, namespace string) (<-chan time.Time, error) {

@@ -137,7 +137,7 @@ func (s *story) grant(ctx context.Context) error {
 		return fmt.Errorf("read the approval: %w", err)
 	}
 	s.Show("cat "+s.Shorten([]string{s.git})[0], string(text))
-	if err := s.apply(ctx, s.git); err != nil {
+	if err := s.approve(ctx, s.git); err != nil {
 		return err
 	}
 	if _, err := s.Settled(ctx, "the grant is in force", world.InForce("3/3")); err != nil {
@@ -250,7 +250,7 @@ func (s *story) upgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.apply(ctx, hasty); err != nil {
+	if err := s.approve(ctx, hasty); err != nil {
 		return err
 	}
 	now, err := s.Settled(ctx, "the edit was looked at", world.InForce("3/4"))
@@ -277,7 +277,7 @@ func (s *story) upgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.apply(ctx, s.git); err != nil {
+	if err := s.approve(ctx, s.git); err != nil {
 		return err
 	}
 	if _, err := s.Settled(ctx, "the new grant is in force", world.InForce("4/4")); err != nil {
@@ -299,7 +299,7 @@ func (s *story) revoke(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.Kube(ctx, "patch", "pca", world.Plugin, "-n", "team-a", "--type=merge", "-p",
+	err = s.Kube(ctx, "patch", "pca", world.Plugin, "-n", "team-a", "--as", world.Grace, "--type=merge", "-p",
 		`{"spec":{"state":"Revoked","changedBy":"grace@example.com","reason":"Incident 42."}}`)
 	if err != nil {
 		return errors.Join(err, hammer.cmd.Process.Kill())
@@ -337,7 +337,7 @@ func milliseconds(d time.Duration) string {
 }
 
 func (s *story) applyAgain(ctx context.Context) error {
-	if err := s.apply(ctx, s.git); err != nil {
+	if err := s.approve(ctx, s.git); err != nil {
 		return err
 	}
 	now, err := s.Settled(ctx, "the old manifest was looked at", func(o *v1alpha1.PluginCapabilityApproval) bool {
@@ -370,7 +370,7 @@ func (s *story) applyAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.apply(ctx, s.git); err != nil {
+	if err := s.approve(ctx, s.git); err != nil {
 		return err
 	}
 	if _, err := s.Settled(ctx, "the new grant is in force", world.InForce("4/4")); err != nil {
@@ -414,7 +414,7 @@ func (s *story) reinstall(ctx context.Context) error {
 		"the same package under the same name has another installation ID", s.installed.Status.InstallationID); err != nil {
 		return err
 	}
-	if err := s.apply(ctx, s.git); err != nil {
+	if err := s.approve(ctx, s.git); err != nil {
 		return err
 	}
 	now, err := s.Observed(ctx, "the old approval was looked at", func(o *v1alpha1.PluginCapabilityApproval) bool {
