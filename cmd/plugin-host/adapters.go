@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/kandev/plugin-host/controllers"
 	"github.com/kandev/plugin-host/hostsvc/authority"
@@ -37,6 +38,36 @@ func (l ledger) Bindings(ctx context.Context) ([]authority.Workspace, error) {
 		all[i] = workspaceOf(bound)
 	}
 	return all, err
+}
+
+// Rebind implements controllers.Store.
+func (l ledger) Rebind(ctx context.Context, workspaceID, from, namespace, namespaceUID string) (authority.Workspace, error) {
+	bound, err := l.Store.Rebind(ctx, workspaceID, from, namespace, namespaceUID)
+	return workspaceOf(bound), err
+}
+
+// Claim implements controllers.Store.
+func (l ledger) Claim(ctx context.Context, clusterUID, adoptFrom string) error {
+	return otherCluster(l.Store.Claim(ctx, clusterUID, adoptFrom))
+}
+
+// BeginRound implements controllers.Store.
+func (l ledger) BeginRound(ctx context.Context) (controllers.Round, error) {
+	round, err := l.Store.BeginRound(ctx)
+	return controllers.Round(round), otherCluster(err)
+}
+
+// RenewLease implements controllers.Store.
+func (l ledger) RenewLease(ctx context.Context, round controllers.Round, life time.Duration) (beat uint64, err error) {
+	beat, err = l.Store.RenewLease(ctx, store.Round(round), life)
+	return beat, otherCluster(err)
+}
+
+func otherCluster(err error) error {
+	if errors.Is(err, store.ErrOtherCluster) {
+		return errors.Join(controllers.ErrOtherCluster, err)
+	}
+	return err
 }
 
 func workspaceOf(b store.Binding) authority.Workspace {

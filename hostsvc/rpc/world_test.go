@@ -41,6 +41,7 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/rpc"
 	"github.com/kandev/plugin-host/hostsvc/store"
 	"github.com/kandev/plugin-host/hostsvc/store/sqlite"
+	"github.com/kandev/plugin-host/hostsvc/store/storetest"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
@@ -154,7 +155,7 @@ func newWorld(t *testing.T, change ...func(*options)) *world {
 	})
 	w.must(err)
 	t.Cleanup(func() { w.must(w.store.Close()) })
-	w.term, err = w.store.Lead(t.Context())
+	w.term, err = storetest.Vouch(t.Context(), w.store)
 	w.must(err)
 
 	key, err := query.NewCursorKey()

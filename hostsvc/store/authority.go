@@ -14,20 +14,29 @@ import (
 // unless a hold is set; recordColumns are the rest of the row.
 const (
 	decisionColumns = `a.revision, a.state, a.granted, a.declared, a.required, a.allowed, a.expires_at, a.gates,
-		a.hold, a.starting, a.manifest_digest, a.vector_sum, a.seen_uid, a.seen_generation, a.seen_gone, a.seen_revoked`
-	decisionWidth = 16
+		a.hold, a.starting, a.manifest_digest, a.vector_sum, a.seen_uid, a.seen_generation, a.seen_gone, a.seen_revoked,
+		a.store_epoch`
+	decisionWidth = 17
 	recordColumns = `a.act, a.vector, a.actor, a.assurance, a.cause, a.reason, a.approved_by, a.issued_at,
-		a.updated_at, a.audit_id, a.event_hash, a.unproven`
+		a.updated_at, a.audit_id, a.event_hash, a.unproven, a.approved_via, a.confirmed_by, a.installation_id, a.workspace_id,
+		s.store_epoch`
 
+	// selectDecision needs the epoch of its transaction; the others bring it.
 	selectDecision = `SELECT ` + decisionColumns + `
 		FROM authority a WHERE a.installation_id = $1 AND a.workspace_id = $2`
-	selectEpochAndDecision = `SELECT s.store_epoch, ` + decisionColumns + `
-		FROM store s LEFT JOIN authority a ON a.installation_id = $1 AND a.workspace_id = $2`
-	selectRecord = `SELECT ` + decisionColumns + `, ` + recordColumns + `
-		FROM authority a WHERE a.installation_id = $1 AND a.workspace_id = $2`
-	selectRecords = `SELECT ` + decisionColumns + `, ` + recordColumns + `, a.installation_id, a.workspace_id
-		FROM authority a `
+	selectDecisionBefore = `SELECT s.store_epoch, ` + decisionColumns + `
+		FROM authority a CROSS JOIN store s WHERE a.installation_id = $1 AND a.workspace_id = $2`
+	selectRecords = `SELECT ` + decisionColumns + `, ` + recordColumns + `
+		FROM authority a CROSS JOIN store s `
+	selectRecord = selectRecords + `WHERE a.installation_id = $1 AND a.workspace_id = $2`
 )
+
+// selectVouchedDecision returns the statement that reads the store epoch, the
+// store's vouch and a row, all of one moment.
+func selectVouchedDecision(clock string) string {
+	return `SELECT s.store_epoch, ` + vouchColumns(clock) + `, ` + decisionColumns + `
+		FROM store s LEFT JOIN authority a ON a.installation_id = $1 AND a.workspace_id = $2`
+}
 
 func holdText(h *authority.Hold) (any, error) {
 	if h == nil {
@@ -40,7 +49,9 @@ func holdText(h *authority.Hold) (any, error) {
 	return string(text), nil
 }
 
-func scanDecision(r Row, at int, row *authority.Row) error {
+// scanDecision scans a row as of a store epoch. What was written in an earlier
+// one has not been computed from live objects since.
+func scanDecision(r Row, at int, epoch uint64, row *authority.Row) error {
 	row.Revision = uint64(r.Int(at))
 	row.State = authority.State(r.Int(at + 1))
 	row.Granted = contract.CapabilitySet(r.Int(at + 2))
@@ -55,7 +66,7 @@ func scanDecision(r Row, at int, row *authority.Row) error {
 			return fmt.Errorf("decode the hold: %w", err)
 		}
 	}
-	row.Starting = r.Int(at+9) != 0
+	row.Starting = r.Int(at+9) != 0 || uint64(r.Int(at+16)) < epoch
 	row.Vector.ManifestDigest = r.Text(at + 10)
 	if n := copy(row.Sum[:], r.Bytes(at+11)); n != len(row.Sum) {
 		return fmt.Errorf("the vector's sum has %d bytes", n)
@@ -67,10 +78,10 @@ func scanDecision(r Row, at int, row *authority.Row) error {
 }
 
 func scanRecord(r Row, row *authority.Row) error {
-	if err := scanDecision(r, 0, row); err != nil {
+	const at = decisionWidth
+	if err := scanDecision(r, 0, uint64(r.Int(at+16)), row); err != nil {
 		return err
 	}
-	const at = decisionWidth
 	row.Act = r.Text(at)
 	if err := json.Unmarshal([]byte(r.Text(at+1)), &row.Vector); err != nil { //nolint:musttag // stored under its fields' names
 		return fmt.Errorf("decode the vector: %w", err)
@@ -84,6 +95,8 @@ func scanRecord(r Row, row *authority.Row) error {
 	row.AuditID = r.Text(at + 9)
 	row.EventHash = r.Text(at + 10)
 	row.Unproven = r.Int(at+11) != 0
+	row.ApprovedVia, row.ConfirmedBy = r.Text(at+12), r.Text(at+13)
+	row.Key = authority.Key{InstallationID: r.Text(at + 14), WorkspaceID: r.Text(at + 15)}
 	return nil
 }
 
@@ -97,36 +110,14 @@ func (s *Store) AuthorityRow(ctx context.Context, key authority.Key) (*authority
 	if row != nil {
 		return row, nil
 	}
-	err := s.engine.Query(ctx, selectDecision, decision(key, &row), key.InstallationID, key.WorkspaceID)
+	err := s.engine.Query(ctx, selectDecisionBefore, func(r Row) error {
+		row = &authority.Row{Key: key}
+		return scanDecision(r, 1, uint64(r.Int(0)), row)
+	}, key.InstallationID, key.WorkspaceID)
 	if err == nil && row != nil && s.engine.Sole() {
 		s.known.put(*row, moves)
 	}
 	return row, failed("read an authority row", err)
-}
-
-// decision scans the row of key for authority.Decide.
-func decision(key authority.Key, row **authority.Row) func(Row) error {
-	return func(r Row) error {
-		*row = &authority.Row{Key: key}
-		return scanDecision(r, 0, *row)
-	}
-}
-
-// epochAndDecision reads the store epoch, and with it a row for
-// authority.Decide, nil if there is none.
-func epochAndDecision(c Conn, key authority.Key) (storeEpoch uint64, row *authority.Row, err error) {
-	err = c.Query(selectEpochAndDecision, func(r Row) error {
-		storeEpoch = uint64(r.Int(0))
-		if r.Null(1) {
-			return nil
-		}
-		row = &authority.Row{Key: key}
-		return scanDecision(r, 1, row)
-	}, key.InstallationID, key.WorkspaceID)
-	if err == nil && storeEpoch == 0 {
-		err = errNoStoreRow
-	}
-	return storeEpoch, row, err
 }
 
 // AuthorityRow implements command.Tx.
@@ -135,7 +126,10 @@ func (t *tx) AuthorityRow(key authority.Key) (*authority.Row, error) {
 		return nil, fmt.Errorf("read the authority row of workspace %s: %w", key.WorkspaceID, ErrWorkspaceBound)
 	}
 	var row *authority.Row
-	err := t.query("read an authority row", selectDecision, decision(key, &row), key.InstallationID, key.WorkspaceID)
+	err := t.query("read an authority row", selectDecision, func(r Row) error {
+		row = &authority.Row{Key: key}
+		return scanDecision(r, 0, t.epochs.StoreEpoch, row)
+	}, key.InstallationID, key.WorkspaceID)
 	return row, err
 }
 
@@ -164,8 +158,7 @@ func (s *Store) rows(ctx context.Context, statement string, args ...any) ([]auth
 	var rows []authority.Row
 	err := s.read(ctx, "list the authority rows", func(c Conn) error {
 		return c.Query(statement, func(r Row) error {
-			const keyAt = decisionWidth + 12
-			row := authority.Row{Key: authority.Key{InstallationID: r.Text(keyAt), WorkspaceID: r.Text(keyAt + 1)}}
+			var row authority.Row
 			if err := scanRecord(r, &row); err != nil {
 				return err
 			}
@@ -191,7 +184,8 @@ var (
 		"installation_id", "workspace_id", "revision", "act", "state", "granted", "declared", "required", "allowed",
 		"expires_at", "gates", "hold", "starting", "manifest_digest", "vector_sum", "vector", "seen_uid",
 		"seen_generation", "seen_gone", "seen_revoked", "actor", "assurance", "cause", "reason", "approved_by",
-		"issued_at", "updated_at", "audit_id", "event_hash", "unproven", "store_epoch", "leader_epoch", "changes",
+		"approved_via", "confirmed_by", "issued_at", "updated_at", "audit_id", "event_hash", "unproven", "store_epoch",
+		"leader_epoch", "changes",
 	}
 	upsertAuthority = upsert("authority", authorityNames, 2, "changes", "authority.changes + excluded.changes")
 )
@@ -215,6 +209,7 @@ func (t *tx) putRecord(row authority.Row, changes int64) error {
 		int64(row.Gates), hold, flag(row.Starting), row.Vector.ManifestDigest, slices.Clone(sum[:]), string(vector),
 		row.Seen.UID, row.Seen.Generation, flag(row.Seen.Gone), flag(row.Seen.Revoked),
 		clean(row.Actor.Name), string(row.Actor.Assurance), string(row.Cause), clean(row.Reason), clean(row.ApprovedBy),
+		clean(row.ApprovedVia), clean(row.ConfirmedBy),
 		micros(row.IssuedAt), micros(row.UpdatedAt), row.AuditID, row.EventHash, flag(row.Unproven),
 		int64(t.epochs.StoreEpoch), int64(t.epochs.LeaderEpoch), changes)
 	return err

@@ -17,6 +17,10 @@ type Engine interface {
 	// Sole tells that no other process can write while this one has the database
 	// open.
 	Sole() bool
+	// Clock is an expression for the database's own clock, as it goes on during
+	// a statement, in microseconds since 1970; "" where the clock of the one
+	// process that has the database open is the store's.
+	Clock() string
 	// Begin opens a write transaction and takes the exclusive lock called name
 	// as its first statement; "" takes none. The lock ends with the
 	// transaction. An error means that nothing happened.

@@ -15,6 +15,16 @@ var (
 	// nobody knows whether the transaction happened. The same command with the
 	// same idempotency key finds out.
 	ErrOutcomeUnknown = errors.New("the outcome of the commit is unknown")
+	// ErrLeaseRanOut: what a command was authorised by ended before its COMMIT,
+	// and nothing of its transaction happened.
+	ErrLeaseRanOut = fmt.Errorf("%w: the lease ran out before the commit", ErrUnavailable)
+	// ErrClockSetBack: the store's clock stands before the beginning of the
+	// round that is to renew the lease.
+	ErrClockSetBack = errors.New("the store's clock was set back")
+	// ErrOtherCluster: the store belongs to another cluster.
+	ErrOtherCluster = errors.New("the store belongs to another cluster")
+	// ErrArchivedOtherwise: another event of this revision is archived.
+	ErrArchivedOtherwise = errors.New("the revision is archived with another event")
 	// ErrClosed: the store was closed, or has lost its database.
 	ErrClosed = errors.New("the store is closed")
 	// ErrSchemaNewer: the database was written by a newer build.

@@ -40,13 +40,18 @@ func (s *Store) Epochs(ctx context.Context) (Epochs, error) {
 func (s *Store) Lead(ctx context.Context) (fence.Term, error) {
 	var term fence.Term
 	err := s.run(ctx, lockName{name: leaderLock}, true, func(t *tx) error {
+		var cluster string
 		if _, err := t.exec("begin a term", `UPDATE store SET leader_epoch = leader_epoch + 1`); err != nil {
 			return err
 		}
-		return t.query("read the leader's epoch", `SELECT store_epoch, leader_epoch FROM store`, func(r Row) error {
-			term = fence.Term{StoreEpoch: uint64(r.Int(0)), LeaderEpoch: uint64(r.Int(1))}
+		err := t.query("read the leader's epoch", `SELECT store_epoch, leader_epoch, cluster_uid FROM store`, func(r Row) error {
+			term, cluster = fence.Term{StoreEpoch: uint64(r.Int(0)), LeaderEpoch: uint64(r.Int(1))}, r.Text(2)
 			return nil
 		})
+		if err != nil {
+			return err
+		}
+		return s.ours(cluster)
 	})
 	if err != nil {
 		return fence.Term{}, err
@@ -191,6 +196,38 @@ func (s *Store) Bind(ctx context.Context, workspaceID, namespace, namespaceUID s
 		return t.Append(journal.Entry{
 			WorkspaceID: workspaceID, Kind: journal.KindBinding, AuditID: t.store.newAuditID(),
 			Result: contract.StateApplied, TargetID: namespaceUID, At: now,
+		})
+	})
+	if err != nil {
+		return Binding{}, err
+	}
+	return bound, nil
+}
+
+// Rebind passes a workspace that is bound to the namespace of the uid from on to
+// another namespace, with an entry in the journal, and returns the binding in
+// force: the old one when from isn't its uid, the zero binding when there is
+// none. What was granted there is not passed on.
+func (s *Store) Rebind(ctx context.Context, workspaceID, from, namespace, namespaceUID string) (Binding, error) {
+	var bound Binding
+	err := s.run(ctx, workspaceLock(workspaceID), false, func(t *tx) error {
+		bound = Binding{}
+		err := t.query("look up a binding", `SELECT `+bindingColumns+` FROM bindings WHERE workspace_id = $1`,
+			func(r Row) error { bound = scanBinding(r); return nil }, workspaceID)
+		if err != nil || bound.WorkspaceID == "" || bound.NamespaceUID != from || from == namespaceUID {
+			return err
+		}
+		now := t.store.now()
+		bound = Binding{WorkspaceID: workspaceID, Namespace: namespace, NamespaceUID: namespaceUID, BoundAt: now.UTC()}
+		_, err = t.exec("bind a workspace again",
+			`UPDATE bindings SET namespace = $2, namespace_uid = $3, bound_at = $4 WHERE workspace_id = $1`,
+			workspaceID, namespace, namespaceUID, now.UnixNano())
+		if err != nil {
+			return err
+		}
+		return t.Append(journal.Entry{
+			WorkspaceID: workspaceID, Kind: journal.KindBinding, AuditID: t.store.newAuditID(),
+			Result: contract.StateApplied, TargetID: namespaceUID, Before: from, After: namespaceUID, At: now,
 		})
 	})
 	if err != nil {

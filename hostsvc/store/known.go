@@ -41,8 +41,9 @@ func (k *known) put(row authority.Row, moves uint64) {
 	}
 }
 
-// close forgets every row, once no read can succeed any more.
-func (k *known) close() {
+// clear forgets every row: once no read can succeed any more, and where a
+// transaction changes what all of them mean.
+func (k *known) clear() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.moves++

@@ -88,31 +88,35 @@ func (s *Store) Hold(ctx context.Context, from authority.Row, hold authority.Hol
 			held = row
 			return nil
 		}
-		merged := row.Hold.Merge(hold)
-		if merged.Equal(row.Hold) {
-			held = row
-			return nil
-		}
-		row.Hold, row.Sum = &merged, row.Vector.Sum() // as stored
-		if err := t.putRecord(row, 1); err != nil {
-			return err
-		}
-		entry, err := t.change(journal.KindHold, t.store.newAuditID(), row, t.store.now(), heldData{
-			State: hold.State.String(), Granted: hold.Granted.IDs(), ExpiresAt: authority.Timestamp(hold.ExpiresAt),
-			Cause: string(hold.Cause), Actor: hold.Actor.Name, Assurance: string(hold.Actor.Assurance),
-			UID: hold.UID, Generation: hold.Generation,
-		})
-		if err != nil {
-			return err
-		}
-		held = row
-		return t.Append(entry)
+		held, err = t.hold(row, hold)
+		return err
 	})
 	if err != nil {
 		// The transaction may still be writing held.
 		return authority.Row{}, err
 	}
 	return held, nil
+}
+
+// hold merges a hold into the row as it was read, with its entry.
+func (t *tx) hold(row authority.Row, hold authority.Hold) (authority.Row, error) {
+	merged := row.Hold.Merge(hold)
+	if merged.Equal(row.Hold) {
+		return row, nil
+	}
+	row.Hold, row.Sum = &merged, row.Vector.Sum() // as stored
+	if err := t.putRecord(row, 1); err != nil {
+		return row, err
+	}
+	entry, err := t.change(journal.KindHold, t.store.newAuditID(), row, t.store.now(), heldData{
+		State: hold.State.String(), Granted: hold.Granted.IDs(), ExpiresAt: authority.Timestamp(hold.ExpiresAt),
+		Cause: string(hold.Cause), Actor: hold.Actor.Name, Assurance: string(hold.Actor.Assurance),
+		UID: hold.UID, Generation: hold.Generation,
+	})
+	if err != nil {
+		return row, err
+	}
+	return row, t.Append(entry)
 }
 
 // processed tells whether the row has taken in the version that a hold speaks

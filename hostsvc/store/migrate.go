@@ -24,7 +24,13 @@ func migrate(ctx context.Context, engine Engine) error {
 	if err != nil {
 		return failed("begin to migrate the schema", err)
 	}
-	if err := apply(db, engine.Migrations(), names); err != nil {
+	err = apply(db, engine.Migrations(), names)
+	if err == nil && engine.Sole() {
+		// The clock that the lease counts by was the process's before.
+		_, err = db.Exec(`UPDATE store SET lease_from = 0, lease_until = 0`)
+		err = failed("end the lease of the process before", err)
+	}
+	if err != nil {
 		db.Rollback()
 		return err
 	}

@@ -262,6 +262,10 @@ func (s *Store) attempt(lock lockName, jobs []*job, errs []error) (settled bool)
 		fill(errs, s.broken(err))
 		return len(jobs) == 1 || errors.Is(err, ErrDatabaseLost)
 	}
+	if t.late() {
+		fill(errs, ErrLeaseRanOut)
+		return true
+	}
 	t.ended = true
 	switch err := db.Commit(); {
 	case err == nil:

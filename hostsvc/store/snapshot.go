@@ -10,9 +10,11 @@ import (
 
 // snapshot is one read transaction.
 type snapshot struct {
-	conn Conn
-	// epoch comes with the first statement that can carry it.
+	store *Store
+	conn  Conn
+	// epoch and vouch come with the first statement that can carry them.
 	epoch uint64
+	vouch vouch
 	// workspace is the one whose head was read last.
 	workspace      string
 	newest, oldest domain.Version
@@ -26,7 +28,7 @@ type snapshot struct {
 func (s *Store) Read(ctx context.Context, fn func(query.Snapshot) error) error {
 	var answer error
 	err := s.engine.Read(ctx, func(c Conn) error {
-		snap := &snapshot{conn: c}
+		snap := &snapshot{store: s, conn: c}
 		answer = fn(snap)
 		return snap.failure
 	})
@@ -45,25 +47,30 @@ func (s *snapshot) query(doing, statement string, row func(Row) error, args ...a
 
 // AuthorityRow implements query.Snapshot. The row holds what a decision needs.
 func (s *snapshot) AuthorityRow(key authority.Key) (*authority.Row, error) {
-	if s.failure != nil {
-		return nil, s.failure
+	var row *authority.Row
+	asked := s.store.asked()
+	err := s.query("read an authority row", s.store.vouchedDecision, func(r Row) error {
+		s.epoch, s.vouch = uint64(r.Int(0)), scanVouch(r, 1, asked)
+		if r.Null(1 + vouchWidth) {
+			return nil
+		}
+		row = &authority.Row{Key: key}
+		return scanDecision(r, 1+vouchWidth, s.epoch, row)
+	}, key.InstallationID, key.WorkspaceID)
+	if err == nil && s.epoch == 0 {
+		s.failure = failed("read an authority row", errNoStoreRow)
 	}
-	epoch, row, err := epochAndDecision(s.conn, key)
-	s.epoch = epoch
-	s.failure = failed("read an authority row", err)
 	return row, s.failure
 }
 
 // Current implements query.Snapshot.
-func (s *snapshot) Current() bool { return true }
+func (s *snapshot) Current() bool { return s.StoreEpoch() != 0 && s.vouch.at(s.store.clock()) }
 
 // StoreEpoch implements query.Snapshot.
 func (s *snapshot) StoreEpoch() uint64 {
 	if s.epoch == 0 {
-		_ = s.query("read the store epoch", `SELECT store_epoch FROM store`, func(r Row) error { // remembered as the read's failure
-			s.epoch = uint64(r.Int(0))
-			return nil
-		})
+		// A failure is remembered as the read's.
+		_, _ = s.AuthorityRow(authority.Key{})
 	}
 	return s.epoch
 }
@@ -84,11 +91,14 @@ func (s *snapshot) Head(workspaceID string) (newest, oldest domain.Version, err 
 // AuthorityRows implements query.ContextSnapshot. The rows hold what a
 // decision needs.
 func (s *snapshot) AuthorityRows(installationID string) ([]authority.Row, error) {
+	if s.StoreEpoch() == 0 {
+		return nil, s.failure
+	}
 	var rows []authority.Row
 	err := s.query("list the authority rows", `SELECT `+decisionColumns+`, a.workspace_id FROM authority a
 		WHERE a.installation_id = $1 ORDER BY a.workspace_id`, func(r Row) error {
 		row := authority.Row{Key: authority.Key{InstallationID: installationID, WorkspaceID: r.Text(decisionWidth)}}
-		if err := scanDecision(r, 0, &row); err != nil {
+		if err := scanDecision(r, 0, s.epoch, &row); err != nil {
 			return err
 		}
 		rows = append(rows, row)

@@ -28,7 +28,9 @@ var (
 
 // Options are what a store needs besides its engine. All are required.
 type Options struct {
-	// Now is the clock of entries and of Prune.
+	// Now is the clock of entries and of Prune, and where the database has no
+	// clock of its own, of the lease. Where it has one, Now counts the rest of a
+	// lease down.
 	Now func() time.Time
 	Log *slog.Logger
 	// Fatal is called when the database is in an unknown state, for example
@@ -43,6 +45,13 @@ type Store struct {
 	now    func() time.Time
 	log    *slog.Logger
 	fatal  func(error)
+
+	// opened is Options.Now of when the store was opened.
+	opened time.Time
+	// cluster is the one that this process has claimed the store for, nil before.
+	cluster atomic.Pointer[string]
+	// The statements that depend on the engine's clock.
+	beginning, vouchedDecision string
 
 	known   *known
 	queue   *queue
@@ -59,6 +68,8 @@ type Store struct {
 // owns from then on, also when Open fails. ctx bounds Open only.
 func Open(ctx context.Context, engine Engine, options Options) (*Store, error) {
 	s := &Store{engine: engine, now: options.Now, log: options.Log, fatal: options.Fatal, known: newKnown(), queue: newQueue()}
+	s.opened = s.now()
+	s.beginning, s.vouchedDecision = selectBeginning(engine.Clock()), selectVouchedDecision(engine.Clock())
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.close = sync.OnceValue(s.shutDown)
 	if err := migrate(ctx, engine); err != nil {
@@ -80,7 +91,7 @@ func (s *Store) shutDown() error {
 	s.workers.Wait()
 	s.cancel()
 	err := s.engine.Close()
-	s.known.close()
+	s.known.clear()
 	if err != nil {
 		return fmt.Errorf("close the database: %w", err)
 	}

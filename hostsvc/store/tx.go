@@ -26,13 +26,18 @@ type tx struct {
 	// Of the batch. ended: commit or rollback has been called. gone: the
 	// database has ended the transaction by itself, or it can't be undone to a
 	// known point.
-	epochs    fence.Term
+	epochs fence.Term
+	vouch  vouch
+	// relied: a command was told that the vouch holds.
+	relied    bool
 	committed head
 	wrote     bool
 	gone      bool
 	ended     bool
 	// moved are the authority rows that any command wrote, kept or not.
 	moved []authority.Key
+	// movedAll: what every row means has changed.
+	movedAll bool
 
 	// Of the command that runs.
 	head     head
@@ -47,11 +52,22 @@ type tx struct {
 
 // finish ends the transaction unless Commit has.
 func (t *tx) finish() {
-	defer func() { t.store.known.forget(t.moved) }()
+	defer func() {
+		t.store.known.forget(t.moved)
+		if t.movedAll {
+			t.store.known.clear()
+		}
+	}()
 	if !t.ended {
 		t.ended = true
 		t.db.Rollback()
 	}
+}
+
+// selectBeginning returns the statement that begin reads with.
+func selectBeginning(clock string) string {
+	return `SELECT s.store_epoch, s.leader_epoch, ` + vouchColumns(clock) + `, h.version, h.hash
+		FROM store s LEFT JOIN heads h ON h.workspace_id = $1`
 }
 
 // begin reads what every command of the batch builds on, by the first
@@ -60,11 +76,13 @@ func (t *tx) begin() error {
 	if t.workspace == "" {
 		return nil
 	}
-	err := t.db.Query(`SELECT s.store_epoch, s.leader_epoch, h.version, h.hash
-		FROM store s LEFT JOIN heads h ON h.workspace_id = $1`, func(r Row) error {
+	asked := t.store.asked()
+	err := t.db.Query(t.store.beginning, func(r Row) error {
 		t.epochs = fence.Term{StoreEpoch: uint64(r.Int(0)), LeaderEpoch: uint64(r.Int(1))}
-		if !r.Null(2) {
-			t.committed = head{version: domain.Version(r.Int(2)), hash: r.Text(3)}
+		t.vouch = scanVouch(r, 2, asked)
+		const at = 2 + vouchWidth
+		if !r.Null(at) {
+			t.committed = head{version: domain.Version(r.Int(at)), hash: r.Text(at + 1)}
 		}
 		return nil
 	}, t.workspace)
@@ -167,7 +185,16 @@ func (t *tx) lockShared(name string) error {
 func (t *tx) Version() domain.Version { return t.head.version + 1 }
 
 // Current implements command.Tx.
-func (t *tx) Current() bool { return true }
+func (t *tx) Current() bool {
+	if !t.vouch.at(t.store.clock()) {
+		return false
+	}
+	t.relied = true
+	return true
+}
+
+// late tells that a command was let through by a lease that has run out since.
+func (t *tx) late() bool { return t.relied && !t.vouch.at(t.store.clock()) }
 
 // StoreEpoch implements command.Tx.
 func (t *tx) StoreEpoch() uint64 { return t.epochs.StoreEpoch }

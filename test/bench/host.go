@@ -26,6 +26,7 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/command"
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/fence"
 	"github.com/kandev/plugin-host/hostsvc/identity"
 	"github.com/kandev/plugin-host/hostsvc/journal"
 	"github.com/kandev/plugin-host/hostsvc/query"
@@ -240,11 +241,28 @@ func (b *bench) start(ctx context.Context, engine store.Engine, durable bool) (*
 	return h, err
 }
 
+// vouch does once, for longer than any run, what the rounds of a Host do in
+// short steps.
+func vouch(ctx context.Context, s *store.Store, term fence.Term) error {
+	if err := s.Complete(ctx, term); err != nil {
+		return err
+	}
+	round, err := s.BeginRound(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = s.RenewLease(ctx, round, 24*time.Hour)
+	return err
+}
+
 // seed makes the workspace, its tasks and its grant.
 func seed(ctx context.Context, s *store.Store, row authority.Row) (version string, err error) {
 	term, err := s.Lead(ctx)
 	if err != nil {
 		return "", fmt.Errorf("lead: %w", err)
+	}
+	if err := vouch(ctx, s, term); err != nil {
+		return "", fmt.Errorf("make the store vouch for its rows: %w", err)
 	}
 	now := time.Now()
 	err = s.Seed(ctx, workspaceID, func(tx store.SeedTx) error {

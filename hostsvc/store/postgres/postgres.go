@@ -100,6 +100,11 @@ func (e *Engine) Writers() int { return writers }
 // Sole implements store.Engine: replicas write too.
 func (e *Engine) Sole() bool { return false }
 
+// Clock implements store.Engine: the server's, which all replicas share.
+func (e *Engine) Clock() string {
+	return "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
+}
+
 // Close implements store.Engine.
 func (e *Engine) Close() error {
 	e.write.Close()

@@ -144,6 +144,9 @@ func (e *Engine) Writers() int { return 1 }
 // Sole implements store.Engine: the lock file is this process's for life.
 func (e *Engine) Sole() bool { return true }
 
+// Clock implements store.Engine: the process's own.
+func (e *Engine) Clock() string { return "" }
+
 // Close implements store.Engine.
 func (e *Engine) Close() error { return e.close() }
 

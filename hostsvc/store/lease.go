@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kandev/plugin-host/hostsvc/fence"
+)
+
+// Round is the start of one round of freshness, as the store saw it.
+type Round struct {
+	StoreID    string
+	StoreEpoch uint64
+	// Complete: the epoch's rows have been compared with the history.
+	Complete bool
+	// Begun is the store's clock, and LeasedUntil the lease by the same clock,
+	// both to the microsecond; the zero time is no lease.
+	Begun       time.Time
+	LeasedUntil time.Time
+	// Beat is how often the lease has been renewed. It only grows, so that a
+	// store with a lower one than was published is an older copy.
+	Beat uint64
+}
+
+// vouch is what the store says about its rows: nothing is authorised by them
+// unless its epoch is complete and its lease runs. A clock that stands before
+// the lease's beginning was set back, and shows nothing about its end.
+type vouch struct {
+	complete    bool
+	from, until time.Time
+}
+
+func (v vouch) at(now time.Time) bool {
+	return v.complete && !now.Before(v.from) && now.Before(v.until)
+}
+
+// vouchWidth is how many columns a vouch has.
+const vouchWidth = 3
+
+// vouchColumns are a vouch relative to the database's clock, or to 1970 where
+// the process's clock is the store's.
+func vouchColumns(clock string) string {
+	if clock == "" {
+		clock = "0"
+	}
+	return `s.store_epoch - s.complete_epoch, s.lease_from - ` + clock + `, s.lease_until - ` + clock
+}
+
+// clock is the process's time since the store was opened, on top of the wall
+// clock of then: where Options.Now is monotonic, no wall clock moves it.
+func (s *Store) clock() time.Time { return s.opened.Add(s.now().Sub(s.opened)) }
+
+// asked is what the vouch of a statement that is about to be sent counts from.
+// The database reads its clock after that, so counted from before, a lease ends
+// early, never late.
+func (s *Store) asked() time.Time {
+	if s.engine.Clock() == "" {
+		return time.UnixMicro(0)
+	}
+	return s.clock()
+}
+
+func scanVouch(r Row, at int, asked time.Time) vouch {
+	return vouch{
+		complete: r.Int(at) == 0,
+		from:     asked.Add(time.Duration(r.Int(at+1)) * time.Microsecond),
+		until:    asked.Add(time.Duration(r.Int(at+2)) * time.Microsecond),
+	}
+}
+
+// leaseLock orders the renewals of all replicas among themselves. Nobody else
+// takes it, and a row that is being renewed is read by everybody meanwhile.
+const leaseLock = "lease"
+
+// BeginRound returns what a round of freshness starts from. Everything that
+// the round reads must be read after it has returned.
+func (s *Store) BeginRound(ctx context.Context) (Round, error) {
+	clock := s.engine.Clock()
+	if clock == "" {
+		clock = "0"
+	}
+	var round Round
+	var cluster string
+	err := s.engine.Query(ctx, `SELECT store_id, store_epoch, complete_epoch, lease_until, beat, cluster_uid, `+clock+` FROM store`,
+		func(r Row) error {
+			round = Round{
+				StoreID: r.Text(0), StoreEpoch: uint64(r.Int(1)), Complete: r.Int(1) == r.Int(2), Beat: uint64(r.Int(4)),
+			}
+			cluster = r.Text(5)
+			if until := r.Int(3); until != 0 {
+				round.LeasedUntil = time.UnixMicro(until).UTC()
+			}
+			if s.engine.Clock() == "" {
+				round.Begun = s.clock().UTC().Truncate(time.Microsecond)
+			} else {
+				round.Begun = time.UnixMicro(r.Int(6)).UTC()
+			}
+			return nil
+		})
+	if err == nil && round.StoreEpoch == 0 {
+		err = errNoStoreRow
+	}
+	if err != nil {
+		return Round{}, failed("begin a round", err)
+	}
+	return round, s.ours(cluster)
+}
+
+// RenewLease lets commands commit until life after the round began, by the
+// store's clock, and returns how often the lease has been renewed. It is
+// durable on return, needs no leader and never shortens a lease. The error is
+// fence.ErrDeposed when the round began in another store epoch, and
+// ErrClockSetBack when the store's clock stands before the round's beginning.
+func (s *Store) RenewLease(ctx context.Context, round Round, life time.Duration) (beat uint64, err error) {
+	clock, now := s.engine.Clock(), int64(0)
+	if clock == "" {
+		clock, now = "0", s.clock().UnixMicro()
+	}
+	// A lease in force stays unless this one ends later. One that begins in the
+	// future is of a clock that was set back since.
+	const keep = `lease_until > $3 AND lease_from <= `
+	statement := `UPDATE store SET beat = beat + 1,
+		lease_from = CASE WHEN ` + keep + clock + ` + $4 THEN lease_from ELSE $2 END,
+		lease_until = CASE WHEN ` + keep + clock + ` + $4 THEN lease_until ELSE $3 END
+		WHERE store_epoch = $1 AND $2 <= ` + clock + ` + $4`
+	from := round.Begun.UnixMicro()
+	var renewed uint64
+	err = s.run(ctx, lockName{name: leaseLock}, true, func(t *tx) error {
+		n, err := t.exec("renew the lease", statement, int64(round.StoreEpoch), from, from+life.Microseconds(), now)
+		if err != nil {
+			return err
+		}
+		var epoch uint64
+		var cluster string
+		err = t.query("read the beat", `SELECT beat, store_epoch, cluster_uid FROM store`, func(r Row) error {
+			renewed, epoch, cluster = uint64(r.Int(0)), uint64(r.Int(1)), r.Text(2)
+			return nil
+		})
+		switch {
+		case err != nil:
+			return err
+		case epoch != round.StoreEpoch:
+			return fmt.Errorf("renew the lease of store epoch %d, now %d: %w", round.StoreEpoch, epoch, fence.ErrDeposed)
+		case n == 0:
+			return fmt.Errorf("renew the lease of a round that began at %s: %w", round.Begun, ErrClockSetBack)
+		}
+		return s.ours(cluster)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return renewed, nil
+}
