@@ -125,16 +125,17 @@ func (p *Pass) round(ctx context.Context, term Term, key authority.Key) (row aut
 		return row, false, err
 	}
 	out := authority.Compute(row, reading.Intent, now, suffix)
+	if a := reading.Intent.Approval; a != nil && !a.Checked && out.Next.Seen != row.Seen {
+		// Once it is seen, by a revision or without, nothing tells any more when it
+		// came.
+		if err := p.Ledger.Distrust(ctx, a.UID, a.Generation); err != nil {
+			return row, false, fmt.Errorf("record a version that nobody has checked: %w", err)
+		}
+	}
 	if out.Changed {
 		return row, false, p.advance(ctx, term, row, out, reading.InstallationName)
 	}
 	if out.Next.Seen != row.Seen {
-		if a := reading.Intent.Approval; a != nil && !a.Checked {
-			// Once it is seen, nothing tells any more when it came.
-			if err := p.Ledger.Distrust(ctx, a.UID, a.Generation); err != nil {
-				return row, false, fmt.Errorf("record a version that nobody has checked: %w", err)
-			}
-		}
 		if err := p.Ledger.MarkSeen(ctx, term, row, out.Next.Seen); err != nil {
 			return row, false, fmt.Errorf("record the processed version: %w", err)
 		}
