@@ -103,7 +103,7 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	if err := addChecks(mgr, durable, seen); err != nil {
 		return err
 	}
-	authenticator, err := newAuthenticator(ctx, cluster, mgr, seen)
+	authenticator, err := newAuthenticator(cluster, mgr, seen)
 	if err != nil {
 		return err
 	}
@@ -199,16 +199,22 @@ func newManager(s settings, cluster *rest.Config, log *slog.Logger) (manager.Man
 	return mgr, nil
 }
 
-func newAuthenticator(ctx context.Context, cluster *rest.Config, mgr manager.Manager, seen *view.View) (*identity.Authenticator, error) {
+func newAuthenticator(cluster *rest.Config, mgr manager.Manager, seen *view.View) (*identity.Authenticator, error) {
 	reviewer, err := identity.NewKubeReviewer(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("make the token reviewer: %w", err)
 	}
-	pods, err := identity.NewKubePods(ctx, mgr.GetCache(), mgr.GetAPIReader())
+	objects, err := identity.NewKubeCluster(cluster)
 	if err != nil {
-		return nil, fmt.Errorf("follow the pods: %w", err)
+		return nil, fmt.Errorf("make the reader of pods: %w", err)
 	}
-	return identity.NewAuthenticator(reviewer, pods, directory{seen}, time.Now), nil
+	authenticator := identity.NewAuthenticator(identity.Config{
+		Reviewer: reviewer, Cluster: objects, Directory: directory{seen}, Now: time.Now,
+	})
+	if err := mgr.Add(authenticator); err != nil {
+		return nil, fmt.Errorf("look at the plugins' pods: %w", err)
+	}
+	return authenticator, nil
 }
 
 // addChecks names what readiness waits for: the store, each watch, and the

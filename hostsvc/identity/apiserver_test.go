@@ -18,8 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hack/controlplane"
@@ -58,6 +56,31 @@ func (c *counting) Review(ctx context.Context, token, audience string) (identity
 	return c.Reviewer.Review(ctx, token, audience)
 }
 
+// meddled is the real cluster whose network can be cut, and whose watch can
+// freeze: it stays open and says nothing.
+type meddled struct {
+	identity.Cluster
+	looks  atomic.Int64
+	cut    atomic.Bool
+	frozen atomic.Bool
+}
+
+func (m *meddled) Look(ctx context.Context, account identity.Account) (identity.Sighting, error) {
+	m.looks.Add(1)
+	if m.cut.Load() {
+		return identity.Sighting{}, errors.New("connection refused")
+	}
+	return m.Cluster.Look(ctx, account)
+}
+
+func (m *meddled) Follow(ctx context.Context, account identity.Account, from identity.Sighting, gone func(string)) error {
+	return m.Cluster.Follow(ctx, account, from, func(uid string) {
+		if !m.frozen.Load() {
+			gone(uid)
+		}
+	})
+}
+
 // world is a namespace on a real API server with a plugin's ServiceAccount and
 // one running pod, and an authenticator over it.
 type world struct {
@@ -69,7 +92,7 @@ type world struct {
 	pod       *corev1.Pod
 	directory *directory
 	reviewer  *counting
-	pods      *identity.KubePods
+	cluster   *meddled
 	offset    atomic.Int64
 	auth      *identity.Authenticator
 }
@@ -99,10 +122,8 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(errPlane)
 	}
 	w := &world{t: t, config: plane.Config(), namespace: fmt.Sprintf("plugin-%d", worlds.Add(1))}
-	clients, err := kubernetes.NewForConfig(w.config)
-	must(t, err)
-	w.clients = clients
-	_, err = clients.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+	w.clients = unlimited(t, w.config)
+	_, err := w.clients.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
 	}, metav1.CreateOptions{})
 	must(t, err)
@@ -114,41 +135,31 @@ func newWorld(t *testing.T) *world {
 	reviewer, err := identity.NewKubeReviewer(w.config)
 	must(t, err)
 	w.reviewer = &counting{Reviewer: reviewer}
-	w.pods = w.watchPods(true)
-	w.auth = w.authenticator(w.reviewer, w.pods)
-	w.seePod(w.pod.Name, string(w.pod.UID))
+	cluster, err := identity.NewKubeCluster(w.config)
+	must(t, err)
+	w.cluster = &meddled{Cluster: cluster}
+	w.auth = w.authenticator(w.reviewer, w.cluster)
+	w.start(w.auth)
 	return w
 }
 
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.offset.Load())) }
 
-func (w *world) authenticator(reviewer identity.Reviewer, pods identity.Pods) *identity.Authenticator {
-	return identity.NewAuthenticator(reviewer, pods, w.directory, w.now)
+// authenticator returns one that only looks when a call needs it.
+func (w *world) authenticator(reviewer identity.Reviewer, cluster identity.Cluster) *identity.Authenticator {
+	return identity.NewAuthenticator(identity.Config{
+		Reviewer: reviewer, Cluster: cluster, Directory: w.directory, Now: w.now,
+	})
 }
 
-// watchPods follows the pods; a watch that is not started knows none.
-func (w *world) watchPods(start bool) *identity.KubePods {
-	w.t.Helper()
-	informers, err := cache.New(w.config, cache.Options{})
-	must(w.t, err)
-	live, err := client.New(w.config, client.Options{})
-	must(w.t, err)
-	pods, err := identity.NewKubePods(w.t.Context(), informers, live)
-	must(w.t, err)
-	if start {
-		done := make(chan error, 1)
-		go func() { done <- informers.Start(w.t.Context()) }()
-		w.t.Cleanup(func() { must(w.t, <-done) })
-	}
-	return pods
-}
-
-// seePod waits until the watch shows the pod of a UID, "" for none.
-func (w *world) seePod(name, uid string) {
-	w.t.Helper()
-	w.eventually("the watch shows pod "+name, func() bool {
-		pod, found := w.pods.Pod(w.namespace, name)
-		return found == (uid != "") && pod.UID == uid
+// start lets an authenticator look by itself until the test ends.
+func (w *world) start(auth *identity.Authenticator) {
+	done := make(chan error, 1)
+	ctx, stop := context.WithCancel(context.Background())
+	go func() { done <- auth.Start(ctx) }()
+	w.t.Cleanup(func() {
+		stop()
+		must(w.t, <-done)
 	})
 }
 
@@ -230,6 +241,24 @@ func (w *world) accepted(token string) identity.Principal {
 func (w *world) refused(token, why string) {
 	w.t.Helper()
 	refusedBy(w.t, w.auth, token, why)
+}
+
+// eventuallyRefused waits until a token that was good proves nothing, and
+// returns how long that took. Until then it must be accepted, and after it
+// never again.
+func (w *world) eventuallyRefused(token string) time.Duration {
+	w.t.Helper()
+	begun := time.Now()
+	w.eventually("the token is refused", func() bool {
+		_, err := w.auth.Authenticate(w.t.Context(), token)
+		if err != nil && !errors.Is(err, identity.ErrUnauthenticated) {
+			w.t.Fatalf("got %v, want it accepted or refused", err)
+		}
+		return err != nil
+	})
+	took := time.Since(begun)
+	w.refused(token, "")
+	return took
 }
 
 func refusedBy(t *testing.T, auth *identity.Authenticator, token, why string) {
@@ -341,7 +370,7 @@ func TestI1_BadTokens(t *testing.T) {
 		w.offset.Store(int64(2 * time.Hour))
 		defer w.offset.Store(0)
 		refusedBy(t, w.auth, good, "expired")
-		refusedBy(t, w.authenticator(w.reviewer, w.pods), good, "expired")
+		refusedBy(t, w.authenticator(w.reviewer, w.cluster), good, "expired")
 	})
 }
 
@@ -351,41 +380,39 @@ func TestI1_EveryCallChecksThePodAndTheInstallation(t *testing.T) {
 		token, never := w.good(), w.good()
 		w.accepted(token)
 		w.deletePod("plugin-0")
-		w.seePod("plugin-0", "")
-		w.refused(token, "the pod does not exist")
+		w.eventuallyRefused(token)
 		// One that is first seen now is refused too, though the API server may
 		// still answer from its own memory.
-		w.refused(never, "the pod does not exist")
+		w.refused(never, "the pod or its ServiceAccount does not exist")
 
 		again := w.createPod("plugin-0", "plugin", "")
-		w.refused(token, "the pod does not exist")
+		w.refused(token, "the pod or its ServiceAccount does not exist")
 		if got := w.accepted(w.token("plugin", again, contract.Audience)); got.PodUID != string(again.UID) {
 			t.Errorf("the new pod is %+v", got)
 		}
 	})
+	// The API server goes on to accept the token of a pod that is being deleted
+	// for a minute and more.
 	t.Run("pod being deleted", func(t *testing.T) {
 		w := newWorld(t)
 		pod := w.createPod("plugin-1", "plugin", "some-node")
-		w.seePod("plugin-1", string(pod.UID))
 		token := w.token("plugin", pod, contract.Audience)
 		w.accepted(token)
 		w.deletePod("plugin-1")
-		w.eventually("the watch shows the deletion", func() bool {
-			got, found := w.pods.Pod(w.namespace, "plugin-1")
-			return found && got.Deleting
-		})
-		w.refused(token, "being deleted")
-		refusedBy(t, w.authenticator(w.reviewer, w.watchPods(false)), token, "being deleted")
-	})
-	t.Run("watch behind", func(t *testing.T) {
-		w := newWorld(t)
-		auth := w.authenticator(w.reviewer, w.watchPods(false))
-		token := w.good()
-		if _, err := auth.Authenticate(t.Context(), token); err != nil {
-			t.Fatalf("a running pod that the watch has not shown: %v", err)
+		review, err := w.reviewer.Review(t.Context(), token, contract.Audience)
+		must(t, err)
+		if !review.Authenticated {
+			t.Error("the API server refuses the token by itself: this test shows nothing")
 		}
-		w.deletePod("plugin-0")
-		refusedBy(t, auth, token, "the pod does not exist")
+		w.eventuallyRefused(token)
+		refusedBy(t, w.authenticator(w.reviewer, w.cluster), token, "being deleted")
+	})
+	t.Run("ServiceAccount deleted", func(t *testing.T) {
+		w := newWorld(t)
+		token := w.good()
+		w.accepted(token)
+		must(t, w.clients.CoreV1().ServiceAccounts(w.namespace).Delete(t.Context(), "plugin", metav1.DeleteOptions{}))
+		w.eventuallyRefused(token)
 	})
 	t.Run("ServiceAccount of another UID", func(t *testing.T) {
 		w := newWorld(t)
@@ -449,7 +476,7 @@ func boundPod(said map[string]any) map[string]any {
 // its refusal is not the pod's.
 func TestI1_ForgedTokenSaysNothingAboutAPod(t *testing.T) {
 	w := newWorld(t)
-	auth := w.authenticator(w.reviewer, w.watchPods(false)) // the pod is not in the watch yet
+	auth := w.authenticator(w.reviewer, w.cluster) // nothing has been seen yet
 	good := w.good()
 	for _, name := range []string{"plugin-9", "..", "a/b", strings.Repeat("x", 300)} {
 		_, err := auth.Authenticate(t.Context(), forge(t, good, func(said map[string]any) { boundPod(said)["name"] = name }))
@@ -499,12 +526,13 @@ func TestI1_ForgedTokensLeaveRoomForOthers(t *testing.T) {
 	w := newWorld(t)
 	account := w.createAccount("other")
 	pod := w.createPod("other-0", "other", "")
-	w.seePod(pod.Name, string(pod.UID))
 	other := &directory{account: identity.Account{Namespace: w.namespace, Name: "other"}}
 	other.registration.Store(&identity.Registration{InstallationID: "inst-2", ServiceAccountUID: string(account.UID)})
 	fresh := w.token("other", pod, contract.Audience)
 	reviewer := &gated{Reviewer: w.reviewer, free: fresh, open: make(chan struct{})}
-	auth := identity.NewAuthenticator(reviewer, w.pods, directories{w.directory, other}, w.now)
+	auth := identity.NewAuthenticator(identity.Config{
+		Reviewer: reviewer, Cluster: w.cluster, Directory: directories{w.directory, other}, Now: w.now,
+	})
 
 	good := w.good()
 	var forgers sync.WaitGroup
@@ -560,39 +588,14 @@ func TestI6_UnreachableAPIServerIsUnavailable(t *testing.T) {
 	nowhere.Host = "https://127.0.0.1:1/"
 	reviewer, err := identity.NewKubeReviewer(nowhere)
 	must(t, err)
-	if _, err := w.authenticator(reviewer, w.pods).Authenticate(t.Context(), token); !errors.Is(err, identity.ErrUnavailable) {
+	if _, err := w.authenticator(reviewer, w.cluster).Authenticate(t.Context(), token); !errors.Is(err, identity.ErrUnavailable) {
 		t.Errorf("no answer about the token: %v, want unavailable", err)
 	}
-
-	live, err := client.New(w.config, client.Options{})
+	blind, err := identity.NewKubeCluster(nowhere)
 	must(t, err)
-	w.accepted(token)
-	away := &unreachable{Reader: live}
-	informers, err := cache.New(w.config, cache.Options{})
-	must(t, err)
-	blind, err := identity.NewKubePods(t.Context(), informers, away)
-	must(t, err)
-	auth := w.authenticator(w.reviewer, blind)
-	if _, err := auth.Authenticate(t.Context(), token); err != nil {
-		t.Fatalf("a good token: %v", err)
-	}
-	away.gone.Store(true)
-	if _, err := auth.Authenticate(t.Context(), token); !errors.Is(err, identity.ErrUnavailable) {
+	if _, err := w.authenticator(w.reviewer, blind).Authenticate(t.Context(), token); !errors.Is(err, identity.ErrUnavailable) {
 		t.Errorf("no answer about the pod: %v, want unavailable", err)
 	}
-}
-
-// unreachable is a live reader whose network can be cut.
-type unreachable struct {
-	client.Reader
-	gone atomic.Bool
-}
-
-func (u *unreachable) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if u.gone.Load() {
-		return errors.New("connection refused")
-	}
-	return u.Reader.Get(ctx, key, object, options...)
 }
 
 func TestVerifiedTokenCostsNoAllocation(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -32,8 +33,8 @@ const (
 	refusalMemory = 5 * time.Second
 	// askTimeout bounds one question to the API server.
 	askTimeout = 5 * time.Second
-	// maxQuestions bounds the questions to the API server in flight,
-	// maxQuestionsOfOne those about one ServiceAccount.
+	// maxQuestions bounds the reviews in flight at the API server,
+	// maxQuestionsOfOne those about one ServiceAccount, which wait included.
 	maxQuestions      = 64
 	maxQuestionsOfOne = 16
 	// maxTokens bounds the tokens in memory; a pod has one or two at a time.
@@ -57,18 +58,38 @@ type Principal struct {
 	CredentialID string
 }
 
+// Config is what an Authenticator is made of.
+type Config struct {
+	Reviewer  Reviewer
+	Cluster   Cluster
+	Directory Directory
+	// Now is the clock. Only its monotonic reading is compared, but with the
+	// expiry that a token names.
+	Now func() time.Time
+	// Observer may be nil.
+	Observer Observer
+}
+
 // Authenticator verifies bearer tokens. It is safe for concurrent use.
 type Authenticator struct {
 	reviewer  Reviewer
-	pods      Pods
+	cluster   Cluster
 	directory Directory
 	now       func() time.Time
+	observer  Observer
 
 	tokens    *memory[tokenKey, *verified]
 	refused   *memory[tokenKey, string]
 	absent    *memory[podKey, struct{}]
 	asking    singleflight.Group
 	questions *places
+
+	made time.Time
+	// standings are by account. The map is replaced, never changed.
+	standings atomic.Pointer[map[Account]*standing]
+	mu        sync.Mutex
+	// arrived wakes Start when an account has come.
+	arrived chan struct{}
 }
 
 // tokenKey is the SHA-256 of a token: the memory holds no token.
@@ -80,9 +101,13 @@ func keyOf(token string) tokenKey {
 	return sha256.Sum256(unsafe.Slice(unsafe.StringData(token), len(token))) //nolint:gosec // only read
 }
 
-// podKey is a pod as a token names it. A token that names another pod with the
-// UID of a running one must say nothing about the latter.
-type podKey struct{ namespace, name, uid string }
+// podKey is a pod as a token names it, with its ServiceAccount. A token that
+// names another pod with the UID of a running one must say nothing about the
+// latter.
+type podKey struct {
+	account               Account
+	accountUID, name, uid string
+}
 
 // verified is what the API server vouched for.
 type verified struct {
@@ -94,19 +119,34 @@ type verified struct {
 }
 
 // NewAuthenticator returns an authenticator over its ports.
-func NewAuthenticator(reviewer Reviewer, pods Pods, directory Directory, now func() time.Time) *Authenticator {
-	return &Authenticator{
-		reviewer: reviewer, pods: pods, directory: directory, now: now,
+func NewAuthenticator(config Config) *Authenticator {
+	a := &Authenticator{
+		reviewer: config.Reviewer, cluster: config.Cluster, directory: config.Directory, now: config.Now,
+		observer:  config.Observer,
 		tokens:    newMemory[tokenKey, *verified](maxTokens),
 		refused:   newMemory[tokenKey, string](maxRefusals),
 		absent:    newMemory[podKey, struct{}](maxRefusals),
 		questions: newPlaces(maxQuestions, maxQuestionsOfOne),
+		made:      config.Now(), arrived: make(chan struct{}, 1),
 	}
+	if a.observer == nil {
+		a.observer = unobserved{}
+	}
+	a.standings.Store(&map[Account]*standing{})
+	return a
 }
 
 // Authenticate returns the principal that a bearer token proves at this
 // moment. Errors are ErrUnauthenticated or ErrUnavailable, wrapped.
 func (a *Authenticator) Authenticate(ctx context.Context, bearer string) (Principal, error) {
+	principal, err := a.authenticate(ctx, bearer)
+	if err != nil {
+		a.observer.Refused(causeOf(err))
+	}
+	return principal, err
+}
+
+func (a *Authenticator) authenticate(ctx context.Context, bearer string) (Principal, error) {
 	now := a.now()
 	key := keyOf(bearer)
 	token, ok := a.tokens.get(key, now)
@@ -120,7 +160,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, bearer string) (Princi
 	if err != nil {
 		return Principal{}, err
 	}
-	if err := a.checkPod(ctx, token.account, token.podName, token.podUID, now); err != nil {
+	if err := a.checkPrincipal(ctx, token.account, token.accountUID, token.podName, token.podUID, now); err != nil {
 		return Principal{}, err
 	}
 	return Principal{
@@ -136,51 +176,50 @@ func (a *Authenticator) registered(account Account, uid string) (Registration, e
 	registration, ok := a.directory.Registration(account)
 	switch {
 	case registration.Unknown:
-		return Registration{}, fmt.Errorf("%w: the installations have not all been seen", ErrUnavailable)
+		return Registration{}, unavailable(CauseUnsynced, errUnsynced)
 	case !ok:
-		return Registration{}, refuse("no installation names the ServiceAccount")
+		return Registration{}, refuse(CauseRegistration, "no installation names the ServiceAccount")
 	case registration.Conflict:
-		return Registration{}, refuse("more than one installation names the ServiceAccount")
+		return Registration{}, refuse(CauseRegistration, "more than one installation names the ServiceAccount")
 	case registration.InstallationID == "", uid == "", registration.ServiceAccountUID != uid:
-		return Registration{}, refuse("the ServiceAccount is not the one that the installation was pinned to")
+		return Registration{}, refuse(CauseRegistration, "the ServiceAccount is not the one that the installation was pinned to")
 	}
 	return registration, nil
 }
 
-// checkPod refuses unless the pod of this UID exists and is not being deleted.
-// The watch decides; where it has not shown this pod, or shows another one of
-// the name, a live read does: a watch may lag. Only "not there" is remembered,
-// a UID never comes back; "there" is the watch's to say.
-func (a *Authenticator) checkPod(ctx context.Context, account Account, name, uid string, now time.Time) error {
-	pod, found := a.pods.Pod(account.Namespace, name)
-	if !found || pod.UID != uid {
-		return a.checkLivePod(ctx, account, name, uid, now)
-	}
-	if pod.Deleting {
-		return refuse("the pod is being deleted")
-	}
-	return nil
-}
+var errUnsynced = errors.New("the installations have not all been seen")
 
-func (a *Authenticator) checkLivePod(ctx context.Context, account Account, name, uid string, now time.Time) error {
-	key := podKey{account.Namespace, name, uid}
-	if _, absent := a.absent.get(key, now); absent {
-		return refuse("the pod does not exist, or is being deleted")
+// noPrincipal is one text: which of the two is gone is for whoever reads the
+// cluster.
+const noPrincipal = "the pod or its ServiceAccount does not exist, or is being deleted"
+
+// checkPrincipal refuses unless the pod of this UID runs under the
+// ServiceAccount of this UID. What was seen lets a call in while it is young
+// enough; what it does not show is looked for once more, since the pod may be
+// newer. Only "not there" is remembered: a UID never comes back.
+func (a *Authenticator) checkPrincipal(ctx context.Context, account Account, accountUID, podName, podUID string, now time.Time) error {
+	st := a.standing(account)
+	s, err := a.current(ctx, st, now)
+	if err != nil {
+		return err
 	}
-	question := strings.Join([]string{"pod", account.Namespace, account.Name, name, uid}, "\x00")
-	_, err := a.ask(ctx, account, question, func(ctx context.Context) (any, error) {
-		pod, found, err := a.pods.Live(ctx, account.Namespace, name)
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("%w: read the pod: %w", ErrUnavailable, err)
-		case !found || pod.UID != uid || pod.Deleting:
-			now := a.now()
-			a.absent.put(key, struct{}{}, now, now.Add(refusalMemory))
-			return nil, refuse("the pod does not exist, or is being deleted")
-		}
-		return nil, nil //nolint:nilnil // the answer is that nothing is wrong
-	})
-	return err
+	ok, final := s.proves(accountUID, podName, podUID)
+	if ok {
+		return nil
+	}
+	key := podKey{account, accountUID, podName, podUID}
+	if _, absent := a.absent.get(key, now); final || absent {
+		return refuse(CausePrincipal, noPrincipal)
+	}
+	if s, err = a.look(ctx, st, now); err != nil {
+		return err
+	}
+	if ok, _ = s.proves(accountUID, podName, podUID); ok {
+		return nil
+	}
+	now = a.now()
+	a.absent.put(key, struct{}{}, now, now.Add(refusalMemory))
+	return refuse(CausePrincipal, noPrincipal)
 }
 
 // verify asks the API server about a token that is not in memory. What the
@@ -189,28 +228,47 @@ func (a *Authenticator) checkLivePod(ctx context.Context, account Account, name,
 func (a *Authenticator) verify(ctx context.Context, key tokenKey, bearer string, now time.Time) (*verified, error) {
 	said, err := parseClaims(bearer)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+		return nil, &failure{CauseShape, ErrUnauthenticated, err}
 	}
 	if !now.Before(said.expires) {
-		return nil, refuse("the token has expired")
+		return nil, refuse(CauseExpired, "the token has expired")
 	}
 	if why, ok := a.refused.get(key, now); ok {
-		return nil, refuse(why)
+		return nil, refuse(CauseReview, why)
 	}
 	if _, err := a.registered(said.account, said.accountUID); err != nil {
 		return nil, err
 	}
-	if err := a.checkPod(ctx, said.account, said.podName, said.podUID, now); err != nil {
+	if err := a.checkPrincipal(ctx, said.account, said.accountUID, said.podName, said.podUID, now); err != nil {
 		return nil, err
 	}
-	token, err := a.ask(ctx, said.account, "token\x00"+string(key[:]), func(ctx context.Context) (any, error) {
+	return a.ask(ctx, key, bearer, said)
+}
+
+// ask puts the question about a token to the API server, together with everyone
+// who has the same one. A caller that goes away takes nothing from the others.
+func (a *Authenticator) ask(ctx context.Context, key tokenKey, bearer string, said claims) (*verified, error) {
+	answer := a.asking.DoChan(string(key[:]), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+		defer cancel()
+		if !a.questions.take(ctx, said.account) {
+			return nil, unavailable(CauseCrowded, errCrowded)
+		}
+		defer a.questions.leave(said.account)
 		return a.review(ctx, key, bearer, said)
 	})
-	if err != nil {
-		return nil, err
+	select {
+	case result := <-answer:
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		return result.Val.(*verified), nil //nolint:errcheck,forcetypeassert // what review returns
+	case <-ctx.Done():
+		return nil, unavailable(CauseNoAnswer, context.Cause(ctx))
 	}
-	return token.(*verified), nil //nolint:errcheck,forcetypeassert // what review returns
 }
+
+var errCrowded = errors.New("too many questions to the API server are in flight")
 
 func (a *Authenticator) review(ctx context.Context, key tokenKey, bearer string, said claims) (*verified, error) {
 	// A review that ended since this caller looked is the answer.
@@ -218,17 +276,21 @@ func (a *Authenticator) review(ctx context.Context, key tokenKey, bearer string,
 		return token, nil
 	}
 	if why, ok := a.refused.get(key, a.now()); ok {
-		return nil, refuse(why)
+		return nil, refuse(CauseReview, why)
 	}
+	begun := a.now()
 	review, err := a.reviewer.Review(ctx, bearer, contract.Audience)
-	if err != nil {
-		return nil, fmt.Errorf("%w: review the token: %w", ErrUnavailable, err)
-	}
 	now := a.now()
-	if why := said.disagree(review); why != "" {
-		a.refused.put(key, why, now, now.Add(refusalMemory))
-		return nil, refuse(why)
+	if err != nil {
+		a.observer.Reviewed(AnswerNone, now.Sub(begun))
+		return nil, unavailable(CauseNoAnswer, fmt.Errorf("review the token: %w", err))
 	}
+	if why := said.disagree(review); why != "" {
+		a.observer.Reviewed(AnswerRefused, now.Sub(begun))
+		a.refused.put(key, why, now, now.Add(refusalMemory))
+		return nil, refuse(CauseReview, why)
+	}
+	a.observer.Reviewed(AnswerAccepted, now.Sub(begun))
 	until := now.Add(maxMemory)
 	if said.expires.Before(until) {
 		until = said.expires
@@ -249,7 +311,7 @@ func (c claims) disagree(r Review) string {
 		return "the API server does not accept the token"
 	case !slices.Contains(r.Audiences, contract.Audience):
 		return "the API server does not accept the token for this audience"
-	case strings.TrimPrefix(r.Username, serviceAccountPrefix) != c.account.Namespace+":"+c.account.Name || r.UID != c.accountUID:
+	case r.Username != serviceAccountPrefix+c.account.Namespace+":"+c.account.Name || r.UID != c.accountUID:
 		return "the token belongs to another ServiceAccount"
 	case r.PodUID == "" || r.PodUID != c.podUID || r.PodName != c.podName:
 		return "the token is not bound to its pod"
@@ -257,25 +319,28 @@ func (c claims) disagree(r Review) string {
 	return ""
 }
 
-// ask puts one question about an account to the API server, together with
-// everyone who has the same one. A caller that goes away takes nothing from the
-// others.
-func (a *Authenticator) ask(ctx context.Context, account Account, key string, question func(context.Context) (any, error)) (any, error) {
-	answer := a.asking.DoChan(key, func() (any, error) {
-		if !a.questions.take(account) {
-			return nil, fmt.Errorf("%w: too many questions to the API server are in flight", ErrUnavailable)
-		}
-		defer a.questions.leave(account)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
-		defer cancel()
-		return question(ctx)
-	})
-	select {
-	case result := <-answer:
-		return result.Val, result.Err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
-	}
+// failure is an error of Authenticate: ErrUnauthenticated or ErrUnavailable,
+// and why.
+type failure struct {
+	cause Cause
+	kind  error
+	err   error
 }
 
-func refuse(why string) error { return fmt.Errorf("%w: %s", ErrUnauthenticated, why) }
+func (f *failure) Error() string { return f.kind.Error() + ": " + f.err.Error() }
+
+func (f *failure) Unwrap() []error { return []error{f.kind, f.err} }
+
+func refuse(cause Cause, why string) error {
+	return &failure{cause, ErrUnauthenticated, errors.New(why)}
+}
+
+func unavailable(cause Cause, err error) error { return &failure{cause, ErrUnavailable, err} }
+
+func causeOf(err error) Cause {
+	var f *failure
+	if errors.As(err, &f) {
+		return f.cause
+	}
+	return CauseNoAnswer
+}

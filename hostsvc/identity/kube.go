@@ -2,18 +2,20 @@ package identity
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
+	"net"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // The extra values of a bound token (kubernetes.io, "TokenReview").
@@ -23,18 +25,39 @@ const (
 	extraCredentialID = "authentication.kubernetes.io/credential-id"
 )
 
+// fieldServiceAccountName is the API server's field selector on pods.
+const fieldServiceAccountName = "spec.serviceAccountName"
+
+const (
+	// connectTimeout bounds one attempt to connect to the API server.
+	connectTimeout = 3 * time.Second
+	// watchLife is when the API server is asked to end a watch, so that one that
+	// has gone silent is replaced.
+	watchLife = 5 * time.Minute
+)
+
+// ownConnections returns config with connections of its own and no limit of
+// the client's: no other client delays a call, and no call delays another
+// client, the leader's lease before all. The Authenticator bounds what is in
+// flight.
+func ownConnections(config *rest.Config) *rest.Config {
+	own := rest.CopyConfig(config)
+	own.QPS = -1
+	// Clients of equal settings share their connections; a dialer is compared by
+	// its address.
+	own.Dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
+	return own
+}
+
 // KubeReviewer reviews tokens by TokenReview. Its identity needs `create` on
 // `tokenreviews.authentication.k8s.io`.
 type KubeReviewer struct {
 	reviews authenticationclient.TokenReviewInterface
 }
 
-// NewKubeReviewer returns a reviewer with a connection pool of its own, so that
-// no other client's rate limit delays a call. The Authenticator bounds what is
-// in flight.
+// NewKubeReviewer returns a reviewer with connections of its own.
 func NewKubeReviewer(config *rest.Config) (*KubeReviewer, error) {
-	own := rest.CopyConfig(config)
-	own.QPS = -1
+	own := ownConnections(config)
 	own.Timeout = askTimeout
 	authentication, err := authenticationclient.NewForConfig(own)
 	if err != nil {
@@ -67,87 +90,75 @@ func only(values authenticationv1.ExtraValue) string {
 	return values[0]
 }
 
-// KubePods follows the cluster's pods by a metadata-only watch and keeps of
-// each its name, its UID and whether it is being deleted. Its identity needs
-// `get`, `list` and `watch` on pods.
-type KubePods struct {
-	live client.Reader
-
-	mu   sync.RWMutex
-	pods map[podName]Pod
+// KubeCluster reads and follows the metadata of plugins' pods and
+// ServiceAccounts, and of no others: its cost follows the plugins, not the
+// cluster. Its identity needs `get` on ServiceAccounts, and `list` and `watch`
+// on pods.
+type KubeCluster struct {
+	objects metadata.Interface
 }
 
-type podName struct{ namespace, name string }
-
-// NewKubePods registers the watch with a cache, which must not be started
-// before, or be running already; live reads past any cache.
-func NewKubePods(ctx context.Context, informers cache.Cache, live client.Reader) (*KubePods, error) {
-	p := &KubePods{live: live, pods: map[podName]Pod{}}
-	informer, err := informers.GetInformer(ctx, podMetadata(), cache.BlockUntilSynced(false))
+// NewKubeCluster returns a cluster with connections of its own.
+func NewKubeCluster(config *rest.Config) (*KubeCluster, error) {
+	objects, err := metadata.NewForConfig(ownConnections(config))
 	if err != nil {
-		return nil, fmt.Errorf("watch pods: %w", err)
+		return nil, fmt.Errorf("create the client for pods: %w", err)
 	}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    p.observe,
-		UpdateFunc: func(_, after any) { p.observe(after) },
-		DeleteFunc: p.forget,
-	}); err != nil {
-		return nil, fmt.Errorf("handle pods: %w", err)
-	}
-	return p, nil
+	return &KubeCluster{objects: objects}, nil
 }
 
-func podMetadata() *metav1.PartialObjectMetadata {
-	pod := &metav1.PartialObjectMetadata{}
-	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	return pod
+func (c *KubeCluster) pods(account Account) (metadata.ResourceInterface, metav1.ListOptions) {
+	return c.objects.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(account.Namespace),
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(fieldServiceAccountName, account.Name).String()}
 }
 
-func (p *KubePods) observe(object any) {
-	pod, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return
+// Look implements Cluster. The ServiceAccount is read first: the pods that come
+// with it are then no older.
+func (c *KubeCluster) Look(ctx context.Context, account Account) (Sighting, error) {
+	var s Sighting
+	serviceAccount, err := c.objects.Resource(corev1.SchemeGroupVersion.WithResource("serviceaccounts")).
+		Namespace(account.Namespace).Get(ctx, account.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return s, fmt.Errorf("read ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
+	case serviceAccount.DeletionTimestamp == nil:
+		s.AccountUID = string(serviceAccount.UID)
 	}
-	state := podOf(pod)
-	p.mu.Lock()
-	p.pods[podName{pod.Namespace, pod.Name}] = state
-	p.mu.Unlock()
-}
-
-func (p *KubePods) forget(object any) {
-	if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-		object = gone.Obj
-	}
-	pod, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return
-	}
-	p.mu.Lock()
-	delete(p.pods, podName{pod.Namespace, pod.Name})
-	p.mu.Unlock()
-}
-
-// Pod implements Pods.
-func (p *KubePods) Pod(namespace, name string) (Pod, bool) {
-	p.mu.RLock()
-	pod, ok := p.pods[podName{namespace, name}]
-	p.mu.RUnlock()
-	return pod, ok
-}
-
-// Live implements Pods.
-func (p *KubePods) Live(ctx context.Context, namespace, name string) (Pod, bool, error) {
-	pod := podMetadata()
-	err := p.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod)
-	if apierrors.IsNotFound(err) {
-		return Pod{}, false, nil
-	}
+	pods, options := c.pods(account)
+	list, err := pods.List(ctx, options)
 	if err != nil {
-		return Pod{}, false, fmt.Errorf("read pod %s/%s: %w", namespace, name, err)
+		return s, fmt.Errorf("list the pods of ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
-	return podOf(pod), true, nil
+	s.Version, s.Pods = list.ResourceVersion, make(map[string]Pod, len(list.Items))
+	for i := range list.Items {
+		pod := &list.Items[i]
+		s.Pods[pod.Name] = Pod{UID: string(pod.UID), Deleting: pod.DeletionTimestamp != nil}
+	}
+	return s, nil
 }
 
-func podOf(pod *metav1.PartialObjectMetadata) Pod {
-	return Pod{UID: string(pod.UID), Deleting: pod.DeletionTimestamp != nil}
+// Follow implements Cluster.
+func (c *KubeCluster) Follow(ctx context.Context, account Account, from Sighting, gone func(podUID string)) error {
+	pods, options := c.pods(account)
+	life := int64(watchLife.Seconds())
+	options.ResourceVersion, options.TimeoutSeconds = from.Version, &life
+	events, err := pods.Watch(ctx, options)
+	if err != nil {
+		return fmt.Errorf("watch the pods of ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
+	}
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		if event.Type == watch.Error {
+			return fmt.Errorf("watch the pods of ServiceAccount %s/%s: %w", account.Namespace, account.Name, apierrors.FromObject(event.Object))
+		}
+		pod, ok := event.Object.(*metav1.PartialObjectMetadata)
+		if !ok {
+			return errors.New("the watch of pods delivered something else")
+		}
+		if event.Type == watch.Deleted || pod.DeletionTimestamp != nil {
+			gone(string(pod.UID))
+		}
+	}
+	return nil
 }

@@ -1,39 +1,63 @@
 package identity
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // places bounds the questions to the API server in flight, and each account's
 // part of them: whoever knows what a token of one plugin says of itself can
 // forge it as often as it likes, and must not keep the others from being asked
-// about.
+// about. An account beyond its part is turned away at once; one within it waits
+// for its turn, so that all plugins can come back at once.
 type places struct {
-	limit, share int
+	share int
+	turns chan struct{}
 
 	mu     sync.Mutex
-	taken  int
 	shares map[Account]int
 }
 
 func newPlaces(limit, share int) *places {
-	return &places{limit: limit, share: share, shares: map[Account]int{}}
+	return &places{share: share, turns: make(chan struct{}, limit), shares: map[Account]int{}}
 }
 
-// take takes a place for a question about account; the caller gives it back.
-func (p *places) take(account Account) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.taken >= p.limit || p.shares[account] >= p.share {
+// take takes a place for a question about account; the caller gives it back. It
+// is false when the account has its part, or ctx ends before its turn.
+func (p *places) take(ctx context.Context, account Account) bool {
+	if !p.enter(account) {
 		return false
 	}
-	p.taken++
+	select {
+	case p.turns <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		p.exit(account)
+		return false
+	}
+}
+
+func (p *places) leave(account Account) {
+	<-p.turns
+	p.exit(account)
+}
+
+// taken is how many questions are in flight.
+func (p *places) taken() int { return len(p.turns) }
+
+func (p *places) enter(account Account) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shares[account] >= p.share {
+		return false
+	}
 	p.shares[account]++
 	return true
 }
 
-func (p *places) leave(account Account) {
+func (p *places) exit(account Account) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taken--
 	p.shares[account]--
 	if p.shares[account] == 0 {
 		delete(p.shares, account)

@@ -1,6 +1,9 @@
 package identity
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Account names a ServiceAccount.
 type Account struct {
@@ -29,13 +32,28 @@ type Review struct {
 	CredentialID string
 }
 
-// Pods knows the pods of the cluster.
-type Pods interface {
-	// Pod answers from a watch. It must neither block nor allocate; a pod that
-	// the watch has not shown yet is not found.
-	Pod(namespace, name string) (Pod, bool)
-	// Live asks the API server. An error means that it gave no answer.
-	Live(ctx context.Context, namespace, name string) (Pod, bool, error)
+// Cluster knows what stands behind a ServiceAccount.
+type Cluster interface {
+	// Look reads the ServiceAccount and its pods past every cache: what it
+	// returns was so at some moment after the call. An error means that the API
+	// server gave no answer.
+	Look(ctx context.Context, account Account) (Sighting, error)
+	// Follow tells gone the UID of each pod of the account that is deleted, or
+	// begins to be, after the sighting. It returns when the watch or ctx ends.
+	// It may be late, or silent: it makes denial prompt, and nothing is allowed
+	// because of it.
+	Follow(ctx context.Context, account Account, from Sighting, gone func(podUID string)) error
+}
+
+// Sighting is a ServiceAccount with its pods at one moment.
+type Sighting struct {
+	// AccountUID is "" while there is no such ServiceAccount, or it is being
+	// deleted.
+	AccountUID string
+	// Pods are by name.
+	Pods map[string]Pod
+	// Version is what Follow starts from.
+	Version string
 }
 
 // Pod is what matters of a pod.
@@ -68,3 +86,60 @@ type Registration struct {
 	// ServiceAccount is. Then nothing is known, not even that it is nobody's.
 	Unknown bool
 }
+
+// Observer is told how the checks end and what they cost, for metrics. It must
+// not block.
+type Observer interface {
+	// Refused counts a token that proved nothing, or could not be checked.
+	Refused(cause Cause)
+	// Reviewed counts a question about a token to the API server.
+	Reviewed(answer Answer, took time.Duration)
+	// Looked counts a live read of a ServiceAccount and its pods.
+	Looked(answered bool, took time.Duration)
+}
+
+// Cause is why a token was not accepted. There are no others.
+type Cause string
+
+// Causes of ErrUnauthenticated, and then of ErrUnavailable.
+const (
+	CauseShape        Cause = "shape"
+	CauseExpired      Cause = "expired"
+	CauseRegistration Cause = "registration"
+	CausePrincipal    Cause = "principal"
+	CauseReview       Cause = "review"
+
+	CauseUnsynced Cause = "unsynced"
+	CauseNoAnswer Cause = "no_answer"
+	CauseCrowded  Cause = "crowded"
+)
+
+// Causes lists every cause.
+var Causes = [...]Cause{
+	CauseShape, CauseExpired, CauseRegistration, CausePrincipal, CauseReview, CauseUnsynced, CauseNoAnswer, CauseCrowded,
+}
+
+// Answer is how a question about a token ended.
+type Answer string
+
+// Answers of the API server.
+const (
+	AnswerAccepted Answer = "accepted"
+	AnswerRefused  Answer = "refused"
+	AnswerNone     Answer = "none"
+)
+
+// Answers lists every answer.
+var Answers = [...]Answer{AnswerAccepted, AnswerRefused, AnswerNone}
+
+// unobserved is an Observer that nobody listens to.
+type unobserved struct{}
+
+// Refused implements Observer.
+func (unobserved) Refused(Cause) {}
+
+// Reviewed implements Observer.
+func (unobserved) Reviewed(Answer, time.Duration) {}
+
+// Looked implements Observer.
+func (unobserved) Looked(bool, time.Duration) {}

@@ -222,7 +222,9 @@ func (b *bench) start(ctx context.Context, engine store.Engine, durable bool) (*
 		return nil, err
 	}
 	config := b.config
-	config.Identity = identity.NewAuthenticator(b.issuer, newPods(), directory{view}, time.Now)
+	config.Identity = identity.NewAuthenticator(identity.Config{
+		Reviewer: b.issuer, Cluster: objects{}, Directory: directory{view}, Now: time.Now,
+	})
 	config.Reader = &query.Reader{
 		Store: s, View: view, Receipts: receipts, Cursors: cursors, Now: time.Now, NewAuditID: uuid.NewString,
 	}

@@ -113,29 +113,24 @@ func (i *issuer) Review(_ context.Context, token, audience string) (identity.Rev
 	return identity.Review{}, nil
 }
 
-// pods knows the plugins' pods, and a few thousand others, as a cluster has them.
-type pods map[[2]string]identity.Pod
+// objects are the plugins' ServiceAccounts and pods, as the API server shows
+// them.
+type objects struct{}
 
-func newPods() pods {
-	p := pods{
-		{approved.namespace, approved.pod}: {UID: approved.podUID}, {stranger.namespace, stranger.pod}: {UID: stranger.podUID},
+// Look implements identity.Cluster.
+func (objects) Look(_ context.Context, account identity.Account) (identity.Sighting, error) {
+	for _, p := range []plugin{approved, stranger} {
+		if (account == identity.Account{Namespace: p.namespace, Name: p.account}) {
+			return identity.Sighting{AccountUID: p.accountUID, Pods: map[string]identity.Pod{p.pod: {UID: p.podUID}}}, nil
+		}
 	}
-	for i := range 5_000 {
-		p[[2]string{fmt.Sprintf("ns-%d", i%100), fmt.Sprintf("pod-%d", i)}] = identity.Pod{UID: fmt.Sprint(i)}
-	}
-	return p
+	return identity.Sighting{}, nil
 }
 
-// Pod implements identity.Pods.
-func (p pods) Pod(namespace, name string) (identity.Pod, bool) {
-	pod, ok := p[[2]string{namespace, name}]
-	return pod, ok
-}
-
-// Live implements identity.Pods.
-func (p pods) Live(_ context.Context, namespace, name string) (identity.Pod, bool, error) {
-	pod, ok := p.Pod(namespace, name)
-	return pod, ok, nil
+// Follow implements identity.Cluster: nothing changes.
+func (objects) Follow(ctx context.Context, _ identity.Account, _ identity.Sighting, _ func(string)) error {
+	<-ctx.Done()
+	return nil
 }
 
 // directory is the view as package identity asks it.
