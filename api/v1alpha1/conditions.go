@@ -34,6 +34,8 @@ const (
 	ReasonNewest = "Newest"
 	// ReasonSuperseded: a newer policy is in force.
 	ReasonSuperseded = "Superseded"
+	// ReasonNotUnderstood: this Host can't tell what the policy takes away.
+	ReasonNotUnderstood = "NotUnderstood"
 )
 
 // Reasons of Accepted and Ready on a PluginInstallation. The gates
@@ -118,4 +120,36 @@ const (
 	// ReasonUnknownCapability: the spec lists an ID that this Host's contract
 	// doesn't have.
 	ReasonUnknownCapability = "UnknownCapability"
+)
+
+// Reasons of the Kubernetes events (events.k8s.io) that tell transitions: each
+// once, when the status that shows it is written. Those of revisions regard the
+// PluginCapabilityApproval, and are related to the PluginCapabilityApprovalEvent
+// that records the revision.
+const (
+	// EventReasonGranted: a human act widened or renewed the grant.
+	EventReasonGranted = "Granted"
+	// EventReasonNarrowed: less is granted than before.
+	EventReasonNarrowed = "Narrowed"
+	// EventReasonRevoked: nothing is granted any more.
+	EventReasonRevoked = "Revoked"
+	// EventReasonExpired: the grant has come to its end.
+	EventReasonExpired = "Expired"
+	// EventReasonGateClosed: a temporary block; nothing works.
+	EventReasonGateClosed = "GateClosed"
+	// EventReasonGateOpened: the block is gone; what was granted works again.
+	EventReasonGateOpened = "GateOpened"
+	// EventReasonUpgradeReview: computed again, for another manifest, policy or
+	// store, without a human act.
+	EventReasonUpgradeReview = "UpgradeReview"
+	// EventReasonReviewRequired: the spec asks for what only a human act grants.
+	EventReasonReviewRequired = "ReviewRequired"
+	// EventReasonHistoryLost: a revision was published that the store doesn't
+	// have.
+	EventReasonHistoryLost = "HistoryLost"
+	// EventReasonPoliciesNotInForce regards a ValidatingAdmissionPolicy: not all
+	// admission policies are in force, so no act is admitted.
+	EventReasonPoliciesNotInForce = "AdmissionPoliciesNotInForce"
+	// EventReasonPoliciesInForce: they are again.
+	EventReasonPoliciesInForce = "AdmissionPoliciesInForce"
 )
