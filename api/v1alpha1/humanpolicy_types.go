@@ -107,7 +107,7 @@ type HumanPolicyStatus struct {
 // +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].status`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 100",message="a policy's name has at most 100 characters",fieldPath=".metadata.name"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 100",message="a policy's name has at most 100 characters"
 // +kubebuilder:validation:XValidation:rule="self.spec == oldSelf.spec",message="a policy is immutable; create another one, which replaces it",fieldPath=".spec"
 type HumanPolicy struct {
 	metav1.TypeMeta `json:",inline"`
