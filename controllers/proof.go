@@ -1,0 +1,613 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/fence"
+)
+
+const (
+	// proofEvery is the time between two proofs while nothing is wrong, proofRetry
+	// while something is.
+	proofEvery = 30 * time.Second
+	proofRetry = 2 * time.Second
+	// proofTimeout bounds one attempt.
+	proofTimeout = 5 * time.Second
+	// proofPatience is how many attempts in a row may stay without an answer before
+	// what they ask counts as not so.
+	proofPatience = 3
+)
+
+// proof tells whether the admission policies are in force (WideningProven): only
+// then are the names in an approval what somebody has checked, and only then is
+// an act admitted. While they are not, existing authority stands and narrowing
+// works.
+//
+// Every replica tries for itself: each policy must refuse a request of its own
+// that nothing else would refuse. The leader records what was proven in the
+// store: the pins, which are the uid and generation of each policy and binding.
+// An object that was replaced or edited meanwhile never has its old pins again,
+// so equal pins mean that the policies stood all the time between.
+//
+// It implements manager.Runnable.
+type proof struct {
+	live   client.Reader
+	writer client.Client
+	store  Store
+	leader *leader
+	// namespace is where the requests that must be refused are tried.
+	namespace string
+	// settle is how long policies that were never proven must hold before they
+	// count: each API server begins to enforce them by itself, about a second
+	// after they were written.
+	settle time.Duration
+	log    logr.Logger
+	// turned is told each time the proof is lost or regained, by the leader only.
+	turned func(context.Context, turn)
+
+	// wake asks for an attempt at once.
+	wake chan struct{}
+	// changes counts what the watches have shown of the policies.
+	changes atomic.Uint64
+	// silent counts the attempts in a row without an answer.
+	silent int
+
+	mu sync.Mutex
+	standing
+	// known is closed while the state is known.
+	known chan struct{}
+	// told is the state that turned was told last.
+	told proofState
+}
+
+// standing is what the last attempt has found.
+type standing struct {
+	state proofState
+	// why says what is wrong, for people; "" while nothing is.
+	why string
+	// pins are those that the proof is of.
+	pins string
+	// distrusted are the generations up to which nobody has checked an object, by
+	// its uid.
+	distrusted map[string]int64
+	// noticed is how many changes the attempt knows of.
+	noticed uint64
+}
+
+type proofState uint8
+
+// The states of a proof. While it is unknown, what depends on it waits: for a
+// bounded time, since attempts are.
+const (
+	proofUnknown proofState = iota
+	proofHeld
+	proofLost
+)
+
+func newProof(live client.Reader, writer client.Client, store Store, l *leader, namespace string, settle time.Duration, log logr.Logger) *proof {
+	return &proof{
+		live: live, writer: writer, store: store, leader: l, namespace: namespace, settle: settle, log: log,
+		turned: func(context.Context, turn) {}, wake: make(chan struct{}, 1),
+		standing: standing{distrusted: map[string]int64{}}, known: make(chan struct{}),
+	}
+}
+
+// The kinds that the pins are made of.
+var (
+	policyKind  = admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy")
+	bindingKind = admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding")
+)
+
+// register has every change of a policy or a binding of ours cause an attempt.
+func (p *proof) register(ctx context.Context, informers cache.Cache) error {
+	names := v1alpha1.AdmissionPolicies()
+	for _, kind := range []apischema.GroupVersionKind{policyKind, bindingKind} {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(kind)
+		informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", kind.Kind, err)
+		}
+		_, err = informer.AddEventHandler(handlerOf(func(o client.Object, _ bool) {
+			if slices.Contains(names, o.GetName()) {
+				p.changes.Add(1)
+				p.poke()
+			}
+		}))
+		if err != nil {
+			return fmt.Errorf("handle %s: %w", kind.Kind, err)
+		}
+	}
+	return nil
+}
+
+func (p *proof) poke() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (p *proof) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (p *proof) Start(ctx context.Context) error {
+	leading := p.leader.leading
+	for {
+		wait := time.NewTimer(p.attempt(ctx))
+		select {
+		case <-wait.C:
+		case <-p.wake:
+		case <-leading:
+			// What only the leader may record, it now may.
+			leading = nil
+		case <-ctx.Done():
+			wait.Stop()
+			return nil
+		}
+		wait.Stop()
+	}
+}
+
+// attempt proves the policies once, and returns when to do it again.
+func (p *proof) attempt(ctx context.Context) time.Duration {
+	noticed := p.changes.Load()
+	pins, err := p.prove(ctx)
+	if err == nil {
+		err = p.hold(ctx, pins, noticed)
+	}
+	var fault *faultError
+	switch {
+	case ctx.Err() != nil:
+		return proofRetry
+	case err == nil:
+		p.silent = 0
+		return proofEvery
+	case errors.Is(err, errNotRecorded):
+		p.silent = 0
+		p.publish(ctx, v1alpha1.PolicyApprovals, standing{state: proofUnknown})
+	case errors.As(err, &fault):
+		p.silent = 0
+		p.lose(ctx, fault.policy, fault.Error())
+	default:
+		p.log.Error(err, "The admission policies could not be tried")
+		if p.silent++; p.silent >= proofPatience {
+			p.lose(ctx, v1alpha1.PolicyApprovals, "the API server or the store doesn't answer: "+err.Error())
+		}
+	}
+	return proofRetry
+}
+
+// faultError says that a policy is not in force. Every other error of an attempt
+// leaves that open.
+type faultError struct{ policy, problem string }
+
+func (e *faultError) Error() string { return "admission policy " + e.policy + " " + e.problem }
+
+// prove returns the pins of the policies, which are in force.
+func (p *proof) prove(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
+	defer cancel()
+	if p.namespace == "" {
+		return "", &faultError{v1alpha1.PolicyApprovals, "can't be tried: this process doesn't know its own namespace"}
+	}
+	before, err := p.pinsNow(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range v1alpha1.AdmissionPolicies() {
+		if err := p.inspect(ctx, name); err != nil {
+			return "", err
+		}
+		if err := p.try(ctx, name); err != nil {
+			return "", err
+		}
+	}
+	// What was tried is what is pinned only if it is still there.
+	after, err := p.pinsNow(ctx)
+	if err != nil {
+		return "", err
+	}
+	if before != after {
+		return "", &faultError{v1alpha1.PolicyApprovals, "or another one was changed while they were tried"}
+	}
+	return after, nil
+}
+
+// inspect checks what the API shows of a policy and its binding. What the policy
+// says can't be checked against anything that its editor couldn't edit as well;
+// what would switch it off unnoticed can.
+func (p *proof) inspect(ctx context.Context, name string) error {
+	var policy admissionregistrationv1.ValidatingAdmissionPolicy
+	var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	for _, object := range []client.Object{&policy, &binding} {
+		err := p.live.Get(ctx, client.ObjectKey{Name: name}, object)
+		if apierrors.IsNotFound(err) {
+			return &faultError{name, "or its binding doesn't exist"}
+		}
+		if err != nil {
+			return fmt.Errorf("read admission policy %s: %w", name, err)
+		}
+		if object.GetDeletionTimestamp() != nil {
+			return &faultError{name, "or its binding is being deleted"}
+		}
+	}
+	bound := binding.Spec.MatchResources
+	switch {
+	case policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy != admissionregistrationv1.Fail:
+		return &faultError{name, "lets pass what it fails to evaluate (failurePolicy)"}
+	case policy.Spec.ParamKind != nil || binding.Spec.ParamRef != nil:
+		return &faultError{name, "depends on a parameter object (paramKind), which ours don't"}
+	case len(policy.Spec.Validations) == 0:
+		return &faultError{name, "has no validations"}
+	case binding.Spec.PolicyName != name:
+		return &faultError{name, "isn't what its binding binds"}
+	case !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny):
+		return &faultError{name, "doesn't deny (validationActions of its binding)"}
+	case selects(policy.Spec.MatchConstraints) || selects(bound) || bound != nil && len(bound.ResourceRules) > 0:
+		return &faultError{name, "leaves out some namespaces or objects, by itself or by its binding"}
+	}
+	return nil
+}
+
+// selects tells whether a match leaves out what its rules let in.
+func selects(match *admissionregistrationv1.MatchResources) bool {
+	if match == nil {
+		return false
+	}
+	chosen := func(s *metav1.LabelSelector) bool {
+		return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0
+	}
+	return chosen(match.NamespaceSelector) || chosen(match.ObjectSelector) || len(match.ExcludeResourceRules) > 0
+}
+
+// try makes the dry-run request that the policy alone refuses.
+func (p *proof) try(ctx context.Context, policy string) error {
+	err := p.writer.Create(ctx, p.request(policy), client.DryRunAll)
+	var refused apierrors.APIStatus
+	switch {
+	case err == nil:
+		return &faultError{policy, "didn't refuse the request that it must refuse"}
+	case !errors.As(err, &refused), unanswered(err):
+		return fmt.Errorf("try admission policy %s: %w", policy, err)
+	case !v1alpha1.PolicyRefuses(policy, refused.Status().Message):
+		return &faultError{policy, "didn't refuse the request that it must refuse; something else did: " + shorten(refused.Status().Message)}
+	}
+	return nil
+}
+
+// unanswered tells whether an error says nothing about admission.
+func unanswered(err error) bool {
+	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || apierrors.IsUnauthorized(err)
+}
+
+// request is an approval that would grant nothing, even if it came into being.
+func (p *proof) request(policy string) *v1alpha1.PluginCapabilityApproval {
+	name := v1alpha1.PolicyProbeName(policy)
+	return &v1alpha1.PluginCapabilityApproval{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},
+		Spec: v1alpha1.PluginCapabilityApprovalSpec{
+			InstallationName: name, InstallationID: "00000000-0000-0000-0000-000000000000",
+			ManifestDigest: "v1:" + strings.Repeat("0", 64), WorkspaceID: "policy-probe",
+			State: v1alpha1.StateRevoked, ApprovedBy: "plugin-host",
+		},
+	}
+}
+
+// pinsNow reads the pins live: one line for each policy and each binding. One
+// that is missing has a line too.
+func (p *proof) pinsNow(ctx context.Context) (string, error) {
+	var text strings.Builder
+	for _, kind := range []apischema.GroupVersionKind{policyKind, bindingKind} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := p.live.List(ctx, list); err != nil {
+			return "", fmt.Errorf("list the %s objects: %w", kind.Kind, err)
+		}
+		for _, name := range v1alpha1.AdmissionPolicies() {
+			pin := "absent"
+			for i := range list.Items {
+				if o := &list.Items[i]; o.Name == name && o.DeletionTimestamp == nil {
+					pin = fmt.Sprintf("%s %d", o.UID, o.Generation)
+				}
+			}
+			fmt.Fprintf(&text, "%s %s %s\n", kind.Kind, name, pin)
+		}
+	}
+	return text.String(), nil
+}
+
+// proven is what the store keeps of a proof. A store epoch begins with none: what
+// an older store knew of distrust is older than what happened.
+func proven(term fence.Term, pins string) string {
+	return fmt.Sprintf("store epoch %d\n%s", term.StoreEpoch, pins)
+}
+
+// lapsed is what the store keeps once the policies were found not to be in force:
+// the next proof must ask what came meanwhile, though no pin may have changed.
+func lapsed(term fence.Term) string { return fmt.Sprintf("store epoch %d\nlapsed\n", term.StoreEpoch) }
+
+// hold takes a successful attempt over, once the leader has recorded its pins.
+func (p *proof) hold(ctx context.Context, pins string, noticed uint64) error {
+	term, err := p.store.Term(ctx)
+	if err != nil {
+		return fmt.Errorf("read the term in force: %w", err)
+	}
+	recorded, distrusted, err := p.store.Proof(ctx)
+	if err != nil {
+		return fmt.Errorf("read the proof of the admission policies: %w", err)
+	}
+	if recorded != proven(term, pins) {
+		if leading, ok := p.leads(); !ok || leading != term {
+			// The leader records it; until then nothing is held here.
+			return errNotRecorded
+		}
+		if err := p.settled(ctx, pins); err != nil {
+			return err
+		}
+		if distrusted, err = p.record(ctx, term, recorded, pins); err != nil {
+			return err
+		}
+	}
+	p.publish(ctx, v1alpha1.PolicyApprovals, standing{state: proofHeld, pins: pins, distrusted: distrusted, noticed: noticed})
+	return nil
+}
+
+var errNotRecorded = errors.New("the leader has not recorded a proof of these admission policies yet")
+
+// settled proves the policies again after a while, for all API servers to enforce
+// them by then.
+func (p *proof) settled(ctx context.Context, pins string) error {
+	timer := time.NewTimer(p.settle)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the admission policies: %w", ctx.Err())
+	}
+	again, err := p.prove(ctx)
+	if err != nil {
+		return err
+	}
+	if again != pins {
+		return &faultError{v1alpha1.PolicyApprovals, "or another one was changed while they were tried"}
+	}
+	return nil
+}
+
+// record makes a proof durable, with what came before it and nobody had checked:
+// each version that is not processed yet, or, where the store has no proof of
+// this epoch at all, each version that there is.
+func (p *proof) record(ctx context.Context, term fence.Term, recorded, pins string) (map[string]int64, error) {
+	seen := map[string]int64{}
+	if strings.HasPrefix(recorded, proven(term, "")) {
+		rows, err := p.store.Rows(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list the rows: %w", err)
+		}
+		for i := range rows {
+			mark := &rows[i].Seen
+			seen[mark.UID] = max(seen[mark.UID], mark.Generation)
+		}
+	}
+	unchecked := map[string]int64{}
+	for next := ""; ; {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("PluginCapabilityApprovalList"))
+		if err := p.live.List(ctx, list, client.Limit(eventPage), client.Continue(next)); err != nil {
+			return nil, fmt.Errorf("list the approvals: %w", err)
+		}
+		for i := range list.Items {
+			if o := &list.Items[i]; o.Generation > seen[string(o.UID)] {
+				unchecked[string(o.UID)] = o.Generation
+			}
+		}
+		if next = list.Continue; next == "" {
+			break
+		}
+	}
+	if err := p.store.Prove(ctx, term, proven(term, pins), unchecked); err != nil {
+		return nil, fmt.Errorf("record the proof of the admission policies: %w", err)
+	}
+	if len(unchecked) > 0 {
+		p.log.Info("The admission policies are in force; nobody has checked what came before", "approvals", len(unchecked))
+	}
+	_, distrusted, err := p.store.Proof(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the proof of the admission policies: %w", err)
+	}
+	return distrusted, nil
+}
+
+// lose takes over that a policy is not in force.
+func (p *proof) lose(ctx context.Context, policy, why string) {
+	if term, ok := p.leads(); ok {
+		if err := p.lapse(ctx, term); err != nil && ctx.Err() == nil {
+			p.log.Error(err, "That the admission policies are not in force could not be recorded; trying again")
+		}
+	}
+	p.publish(ctx, policy, standing{state: proofLost, why: why})
+}
+
+// leads returns the term of this process, if it leads.
+func (p *proof) leads() (fence.Term, bool) {
+	select {
+	case <-p.leader.leading:
+		return p.leader.term, true
+	default:
+		return fence.Term{}, false
+	}
+}
+
+// lapse makes durable that there was a time without the policies.
+func (p *proof) lapse(ctx context.Context, term fence.Term) error {
+	recorded, _, err := p.store.Proof(ctx)
+	if err != nil {
+		return fmt.Errorf("read the proof of the admission policies: %w", err)
+	}
+	if !strings.HasPrefix(recorded, proven(term, "")) || recorded == lapsed(term) {
+		// Without a proof of this epoch the next one asks more already.
+		return nil
+	}
+	if err := p.store.Prove(ctx, term, lapsed(term), nil); err != nil {
+		return fmt.Errorf("record the lapse of the admission policies: %w", err)
+	}
+	return nil
+}
+
+// publish takes a new standing over, and tells what turned.
+func (p *proof) publish(ctx context.Context, policy string, next standing) {
+	_, leading := p.leads()
+	p.mu.Lock()
+	was := p.told
+	if leading && next.state != proofUnknown {
+		p.told = next.state
+	}
+	// What was distrusted since the store was read stays so.
+	if next.distrusted == nil {
+		next.distrusted = map[string]int64{}
+	}
+	for uid, upTo := range p.distrusted {
+		next.distrusted[uid] = max(next.distrusted[uid], upTo)
+	}
+	switch known := p.state != proofUnknown; {
+	case next.state != proofUnknown && !known:
+		close(p.known)
+	case next.state == proofUnknown && known:
+		p.known = make(chan struct{})
+	}
+	p.standing = next
+	turned := p.told != was
+	p.mu.Unlock()
+	if !turned {
+		return
+	}
+	if next.state == proofHeld {
+		p.log.Info("The admission policies are in force: acts are admitted")
+	} else {
+		p.log.Info("The admission policies are not in force: no act is admitted", "why", next.why)
+	}
+	p.turned(ctx, turn{policy: policy, held: next.state == proofHeld, why: next.why, first: was == proofUnknown})
+}
+
+// turn is a change of the standing that the leader has noticed.
+type turn struct {
+	// policy is the one that it was noticed by.
+	policy string
+	held   bool
+	why    string
+	// first: the leader knew nothing before.
+	first bool
+}
+
+// checked tells whether somebody has checked the names in a version of an
+// approval that was read before this call: whether an act of it may be admitted.
+// For a version that is none by the row it is only what this process knows at
+// once.
+func (p *proof) checked(ctx context.Context, row *authority.Row, a *authority.Approval) (bool, error) {
+	if a.Revoked || a.SupersedesAct != row.Act {
+		return p.believed(a.UID, a.Generation), nil
+	}
+	now, err := p.await(ctx)
+	if err != nil {
+		return false, err
+	}
+	if now.state != proofHeld || p.distrusts(a.UID, a.Generation) {
+		return false, nil
+	}
+	if row.Seen.UID == a.UID && row.Seen.Generation >= a.Generation {
+		// That it is not distrusted was settled when it was processed.
+		return true, nil
+	}
+	// Between two attempts the policies may have been away, or other ones. If the
+	// pins are what they were when they were proven, this version came under them.
+	pins, err := p.pinsNow(ctx)
+	if err != nil {
+		return false, err
+	}
+	if pins != now.pins {
+		p.poke()
+		return false, nil
+	}
+	return true, nil
+}
+
+// await returns the standing once it is known.
+func (p *proof) await(ctx context.Context) (standing, error) {
+	for {
+		p.mu.Lock()
+		now, known := p.standing, p.known
+		p.mu.Unlock()
+		if now.state != proofUnknown {
+			return now, nil
+		}
+		select {
+		case <-known:
+		case <-ctx.Done():
+			return standing{}, fmt.Errorf("wait for the proof of the admission policies: %w", ctx.Err())
+		}
+	}
+}
+
+// believed tells whether a version is checked as far as this process knows, for
+// what must not wait and grants nothing by it.
+func (p *proof) believed(uid string, generation int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state == proofHeld && p.noticed == p.changes.Load() && generation > p.distrusted[uid]
+}
+
+// distrusts tells whether nobody has checked a version, or ever will.
+func (p *proof) distrusts(uid string, generation int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return generation <= p.distrusted[uid]
+}
+
+// lack says what is wrong with the policies, "" for nothing.
+func (p *proof) lack() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.why
+}
+
+// distrust notes what the ledger has recorded.
+func (p *proof) distrust(uid string, generation int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.distrusted[uid] = max(p.distrusted[uid], generation)
+}
+
+// distrusting is a ledger whose distrust takes effect in this process at once.
+type distrusting struct {
+	Store
+	proof *proof
+}
+
+// Distrust implements fence.Ledger.
+func (d distrusting) Distrust(ctx context.Context, uid string, generation int64) error {
+	if err := d.Store.Distrust(ctx, uid, generation); err != nil {
+		return err //nolint:wrapcheck // it stands for the store
+	}
+	d.proof.distrust(uid, generation)
+	return nil
+}
