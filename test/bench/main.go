@@ -61,6 +61,7 @@ var parts = []struct {
 	{"postgres", measurePostgresWrites},
 	{"hammer", measureHammering},
 	{"revoke", measureRevocation},
+	{"scale", measureScale},
 }
 
 // run measures the named parts, all of them when none is named.

@@ -99,8 +99,9 @@ type revocation struct {
 
 // taskWriter is what one writer knows of its task.
 type taskWriter struct {
-	id, taskID, version string
-	calls               int
+	// workspace is the one that its task is in.
+	id, workspace, taskID, version string
+	calls                          int
 }
 
 // run returns the latencies of each way to revoke.
@@ -119,7 +120,11 @@ func (r *revocation) run(ctx context.Context) ([][]time.Duration, error) {
 	if err := r.createTasks(ctx, uint64(granted.Status.Revision)); err != nil {
 		return nil, err
 	}
-	conn, err := r.dial()
+	token, err := os.ReadFile(r.world.TokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the plugin's token: %w", err)
+	}
+	conn, err := dialHost(r.world, strings.TrimSpace(string(token)))
 	if err != nil {
 		return nil, err
 	}
@@ -195,29 +200,25 @@ func (r *revocation) createTasks(ctx context.Context, revision uint64) (err erro
 		if err != nil {
 			return err
 		}
-		r.writers[i] = taskWriter{id: id, taskID: done.Task.GetId(), version: done.ResourceVersion}
+		r.writers[i] = taskWriter{id: id, workspace: world.Workspace, taskID: done.Task.GetId(), version: done.ResourceVersion}
 		r.applied[revision]++
 	}
 	return nil
 }
 
-// dial connects as the plugin's pod would. The writers use the protocol itself: the
+// dialHost connects as a plugin's pod would. The writers use the protocol itself: the
 // SDK would park them at the first denial.
-func (r *revocation) dial() (*grpc.ClientConn, error) {
-	token, err := os.ReadFile(r.world.TokenFile)
-	if err != nil {
-		return nil, fmt.Errorf("read the plugin's token: %w", err)
-	}
-	ca, err := os.ReadFile(r.world.CAFile)
+func dialHost(w *world.World, token string) (*grpc.ClientConn, error) {
+	ca, err := os.ReadFile(w.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the CA of the Host: %w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("read the CA of the Host: %s holds no PEM certificate", r.world.CAFile)
+		return nil, fmt.Errorf("read the CA of the Host: %s holds no PEM certificate", w.CAFile)
 	}
-	conn, err := grpc.NewClient(r.world.Address,
-		grpc.WithPerRPCCredentials(bearer(strings.TrimSpace(string(token)))),
+	conn, err := grpc.NewClient(w.Address,
+		grpc.WithPerRPCCredentials(bearer(token)),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13})))
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
@@ -380,7 +381,7 @@ func (t *taskWriter) write(ctx context.Context, host pluginv1.HostClient, revisi
 	t.calls++
 	unique := t.id + "-" + strconv.Itoa(t.calls)
 	response, err := host.UpdateTaskExact(ctx, &pluginv1.UpdateTaskExactRequest{
-		RequestId: unique, WorkspaceId: world.Workspace, TaskId: t.taskID, IdempotencyKey: unique,
+		RequestId: unique, WorkspaceId: t.workspace, TaskId: t.taskID, IdempotencyKey: unique,
 		ExpectedResourceVersion: t.version, Description: &unique, CapabilityRevision: revision,
 		Guard: &pluginv1.PendingTransitionGuard{Expectation: &pluginv1.PendingTransitionGuard_ExpectNone{
 			ExpectNone: &pluginv1.PendingTransitionGuard_NoTransition{},

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -161,8 +164,10 @@ func (w *World) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("register the API types: %w", err)
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("register the API types: %w", err)
+		}
 	}
 	if w.API, err = client.NewWithWatch(w.control.Config(), client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -182,10 +187,7 @@ func (w *World) startPod(ctx context.Context) error {
 	if err := w.Kube(ctx, "apply", "--server-side", "-f", "test/demo/manifests/pod.yaml"); err != nil {
 		return err
 	}
-	args := []string{
-		"create", "token", pluginAccount, "--namespace", pluginNamespace, "--audience", contract.Audience,
-		"--bound-object-kind", "Pod", "--bound-object-name", pluginPod, "--duration", w.tokenLife.String(),
-	}
+	args := w.tokenArgs(pluginNamespace, pluginAccount, pluginPod)
 	token, err := w.kubeQuietly(ctx, args...)
 	if err != nil {
 		return err
@@ -194,6 +196,41 @@ func (w *World) startPod(ctx context.Context) error {
 	w.TokenFile = w.Path("token")
 	if err := os.WriteFile(w.TokenFile, []byte(token), 0o600); err != nil {
 		return fmt.Errorf("write the plugin's token: %w", err)
+	}
+	return nil
+}
+
+func (w *World) tokenArgs(namespace, account, pod string) []string {
+	return []string{
+		"create", "token", account, "--namespace", namespace, "--audience", contract.Audience,
+		"--bound-object-kind", "Pod", "--bound-object-name", pod, "--duration", w.tokenLife.String(),
+	}
+}
+
+// TokenFor makes a pod of a plugin's ServiceAccount and a token that is bound to it.
+func (w *World) TokenFor(ctx context.Context, namespace, account string) (string, error) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account + "-0"},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: account, Containers: []corev1.Container{{Name: "plugin", Image: "plugin"}},
+		},
+	}
+	if err := w.API.Create(ctx, pod); err != nil {
+		return "", fmt.Errorf("create the pod of %s/%s: %w", namespace, account, err)
+	}
+	token, err := w.kubeQuietly(ctx, w.tokenArgs(namespace, account, pod.Name)...)
+	return strings.TrimSpace(token), err
+}
+
+// AllowApprover lets Ada grant in a workspace's namespace.
+func (w *World) AllowApprover(ctx context.Context, namespace string) error {
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "plugin-host-approvers"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "plugin-host-approver"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: Ada}},
+	}
+	if err := w.API.Create(ctx, binding); err != nil {
+		return fmt.Errorf("let %s approve in %s: %w", Ada, namespace, err)
 	}
 	return nil
 }
