@@ -32,7 +32,7 @@ type cluster struct {
 	store    Store
 	view     *view.View
 	bindings *bindings
-	policy   authority.Policy
+	policies *policies
 
 	// owned holds the IDs that the store has confirmed, by object UID.
 	owned sync.Map
@@ -52,7 +52,11 @@ type reading struct {
 }
 
 func (c *cluster) read(ctx context.Context, key authority.Key) (reading, error) {
-	r := reading{Reading: fence.Reading{Intent: authority.Intent{Policy: c.policy}}}
+	var r reading
+	var err error
+	if r.Intent.Policy, err = c.policies.inForce(ctx); err != nil {
+		return r, err
+	}
 	name, object, err := c.installation(ctx, key.InstallationID)
 	if err != nil {
 		return r, err
@@ -207,35 +211,43 @@ func (e *examined) pinned() bool {
 }
 
 func (c *cluster) examine(ctx context.Context, object *v1alpha1.PluginInstallation) (examined, error) {
-	installation, unknown, err := kinds.InstallationOf(object)
+	ref := object.Spec.ServiceAccountRef
+	account, err := c.metadata(ctx, "ServiceAccount", client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
 	if err != nil {
 		return examined{}, err
 	}
-	e := examined{Installation: installation, unknown: unknown}
-	ref := object.Spec.ServiceAccountRef
-
-	account, err := c.metadata(ctx, "ServiceAccount", client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
-	if err != nil {
-		return e, err
-	}
 	namespace, err := c.metadata(ctx, "Namespace", client.ObjectKey{Name: ref.Namespace})
 	if err != nil {
-		return e, err
-	}
-	if account != nil && namespace != nil {
-		e.accountUID, e.namespaceUID = string(account.UID), string(namespace.UID)
-	}
-	if namespace != nil {
-		e.inWorkspace = namespace.Labels[v1alpha1.LabelWorkspaceID]
+		return examined{}, err
 	}
 	var claims v1alpha1.PluginInstallationList
 	err = c.live.List(ctx, &claims, client.MatchingFields{
 		fieldServiceAccountNamespace: ref.Namespace, fieldServiceAccountName: ref.Name,
 	})
 	if err != nil {
-		return e, fmt.Errorf("list the installations of ServiceAccount %s/%s: %w", ref.Namespace, ref.Name, err)
+		return examined{}, fmt.Errorf("list the installations of ServiceAccount %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
-	for _, other := range claims.Items {
+	return examinedOf(object, account, namespace, claims.Items)
+}
+
+// examinedOf is the installation of an object under its ServiceAccount and the
+// account's namespace, nil when absent, and beside the installations that name
+// the same account.
+func examinedOf(
+	object *v1alpha1.PluginInstallation, account, namespace *metav1.PartialObjectMetadata, claims []v1alpha1.PluginInstallation,
+) (examined, error) {
+	installation, unknown, err := kinds.InstallationOf(object)
+	if err != nil {
+		return examined{}, err
+	}
+	e := examined{Installation: installation, unknown: unknown}
+	if account != nil && namespace != nil {
+		e.accountUID, e.namespaceUID = string(account.UID), string(namespace.UID)
+	}
+	if namespace != nil {
+		e.inWorkspace = namespace.Labels[v1alpha1.LabelWorkspaceID]
+	}
+	for _, other := range claims {
 		if other.UID != object.UID && other.DeletionTimestamp == nil {
 			e.claimedBy = append(e.claimedBy, other.Name)
 		}

@@ -1,7 +1,8 @@
 // Package controllers connects the authority protocol with the Kubernetes API:
 // it implements the fence's ports with client-go, handles every version of
-// every approval in its watch, and has one reconciler for installations, one
-// for approvals and one for passes, beside the sweep and the leader's start.
+// every approval in its watch, keeps the store's lease by rounds of live reads,
+// and has one reconciler each for installations, approvals, human policies and
+// passes, beside the leader's start.
 //
 // What authority is and how it moves is decided in hostsvc/authority and
 // hostsvc/fence; nothing here grants anything. The package may import the API
@@ -9,7 +10,7 @@
 // controller-runtime and client-go, and no other package of this module.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces;serviceaccounts,verbs=get;list;watch
-// +kubebuilder:rbac:groups=plugins.kandev.ai,resources=plugininstallations;plugincapabilityapprovals,verbs=get;list;watch
-// +kubebuilder:rbac:groups=plugins.kandev.ai,resources=plugininstallations/status;plugincapabilityapprovals/status,verbs=patch
+// +kubebuilder:rbac:groups=plugins.kandev.ai,resources=plugininstallations;plugincapabilityapprovals;humanpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=plugins.kandev.ai,resources=plugininstallations/status;plugincapabilityapprovals/status;humanpolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=plugins.kandev.ai,resources=plugincapabilityapprovalevents,verbs=get;list;watch;create
 package controllers

@@ -3,6 +3,8 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/controllers/kinds"
+	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
 )
 
@@ -21,8 +24,11 @@ type feed struct {
 	bindings   *bindings
 	log        logr.Logger
 	uninstalls *requests[string]
+	builtIn    authority.Policy
 
 	complete []completion
+	// policies are the human policies, by name; one handler calls after the other.
+	policies map[string]v1alpha1.HumanPolicy
 }
 
 // completion tells when a handler has been given a watch's initial state.
@@ -41,6 +47,7 @@ func (f *feed) register(ctx context.Context, informers cache.Cache, approvals to
 		{view.SourceApprovals, &v1alpha1.PluginCapabilityApproval{}, approvals},
 		{view.SourceInstallations, &v1alpha1.PluginInstallation{}, handlerOf(f.installation)},
 		{view.SourceNamespaces, metadataOf("Namespace"), handlerOf(f.namespace)},
+		{view.SourcePolicies, &v1alpha1.HumanPolicy{}, handlerOf(f.policy)},
 	} {
 		informer, err := informers.GetInformer(ctx, kind.object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -103,6 +110,24 @@ func (f *feed) namespace(object client.Object, deleted bool) {
 		return
 	}
 	f.view.SetNamespace(o.Name, view.Namespace{UID: string(o.UID), WorkspaceID: o.Labels[v1alpha1.LabelWorkspaceID]})
+}
+
+func (f *feed) policy(object client.Object, deleted bool) {
+	o, ok := object.(*v1alpha1.HumanPolicy)
+	if !ok {
+		return
+	}
+	if deleted {
+		delete(f.policies, o.Name)
+	} else {
+		f.policies[o.Name] = *o
+	}
+	policy, _, err := kinds.PolicyOf(f.builtIn, slices.Collect(maps.Values(f.policies)))
+	if err != nil {
+		f.log.Error(err, "A human policy can't be understood; nothing works meanwhile", "policy", o.Name)
+		policy = unknownPolicy()
+	}
+	f.view.SetPolicy(policy)
 }
 
 // handlerOf calls fn with the newest state of an object.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,26 +15,33 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/fence"
 )
 
-// leader begins this process's term in office: a new leader epoch, then the
+// leader begins this process's terms in office: a new leader epoch, then the
 // comparison of every row with its newest event. Only after that does "no row"
-// mean "never approved", and only then do passes run.
+// mean "never approved", and only then do passes run. A term ends with the
+// process, or with the store's epoch.
 type leader struct {
 	store    Store
 	events   *events
 	bindings *bindings
 	view     *view.View
-	sweep    *sweep
-	log      logr.Logger
+	marks    *marks
+	schemas  *schemas
+	// all asks for a pass of every row.
+	all func(context.Context) error
+	log logr.Logger
 
-	term    fence.Term
-	leading chan struct{} // closed once term is set
+	mu   sync.Mutex
+	term fence.Term
+	// leading is closed while term is in force.
+	leading chan struct{}
 	deposed chan error
+	again   chan struct{}
 }
 
-func newLeader(store Store, e *events, b *bindings, v *view.View, s *sweep, log logr.Logger) *leader {
+func newLeader(store Store, e *events, b *bindings, v *view.View, m *marks, s *schemas, log logr.Logger) *leader {
 	return &leader{
-		store: store, events: e, bindings: b, view: v, sweep: s, log: log,
-		leading: make(chan struct{}), deposed: make(chan error, 1),
+		store: store, events: e, bindings: b, view: v, marks: m, schemas: s, log: log,
+		leading: make(chan struct{}), deposed: make(chan error, 1), again: make(chan struct{}, 1),
 	}
 }
 
@@ -42,52 +50,145 @@ func (l *leader) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable. Its error ends the process.
 func (l *leader) Start(ctx context.Context) error {
+	select {
+	case <-l.schemas.current:
+	case <-ctx.Done():
+		return nil
+	}
+	for {
+		if err := l.lead(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		select {
+		case err := <-l.deposed:
+			return err
+		case <-l.again:
+			l.resign()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// lead begins a term. It returns an error when ctx ends, or another process
+// leads by now.
+func (l *leader) lead(ctx context.Context) error {
+	if err := retry(ctx, l.log, "Comparing the store with what the cluster knows of it", l.beginEpoch); err != nil {
+		return err
+	}
 	// The term is begun once: a process that was deposed meanwhile must not take
 	// it back from the one that leads.
+	var term fence.Term
 	if err := retry(ctx, l.log, "Beginning a term", func(ctx context.Context) (err error) {
-		l.term, err = l.store.Lead(ctx)
+		term, err = l.store.Lead(ctx)
 		return err
 	}); err != nil {
-		return nil
+		return err
 	}
 	var deposed error
 	if err := retry(ctx, l.log, "Comparing the rows with their events", func(ctx context.Context) error {
-		err := l.compare(ctx)
+		err := l.compare(ctx, term)
+		if err == nil {
+			err = l.store.Complete(ctx, term)
+		}
 		if errors.Is(err, fence.ErrDeposed) {
 			deposed, err = err, nil
 		}
 		return err
 	}); err != nil {
-		return nil
+		return err
 	}
 	if deposed != nil {
 		return deposed
 	}
-	close(l.leading)
 	l.view.MarkComplete(view.SourceLedger)
-	l.log.Info("Leading", "storeEpoch", l.term.StoreEpoch, "leaderEpoch", l.term.LeaderEpoch)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go l.sweep.run(ctx, l.current)
-	select {
-	case err := <-l.deposed:
+	if err := retry(ctx, l.log, "Asking for a pass of every row", l.all); err != nil {
 		return err
-	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.term = term
+	close(l.leading)
+	l.log.Info("Leading", "storeEpoch", term.StoreEpoch, "leaderEpoch", term.LeaderEpoch)
+	return nil
+}
+
+// beginEpoch begins a new store epoch where the store isn't what the cluster
+// knows. A crash before the mark is written costs one more epoch.
+func (l *leader) beginEpoch(ctx context.Context) error {
+	known, err := l.marks.read(ctx)
+	if err != nil {
+		return err
+	}
+	round, err := l.store.BeginRound(ctx)
+	if err != nil {
+		return fmt.Errorf("read the store's identity: %w", err)
+	}
+	why := known.allows(round)
+	if why == nil {
 		return nil
 	}
+	l.log.Error(why, "A new store epoch begins", "epoch", round.StoreEpoch)
+	if err := l.store.BeginEpoch(ctx); err != nil {
+		return fmt.Errorf("begin a new store epoch: %w", err)
+	}
+	if round, err = l.store.BeginRound(ctx); err != nil {
+		return fmt.Errorf("read the store's identity: %w", err)
+	}
+	return l.marks.write(ctx, known, round.StoreID, round.Beat)
+}
+
+// resign ends a term whose store isn't what the cluster knows.
+func (l *leader) resign() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.term, l.leading = fence.Term{}, make(chan struct{})
+}
+
+// renew asks for another term, in another store epoch; a process that doesn't
+// lead leaves that to the one that does.
+func (l *leader) renew() {
+	if !l.leads() {
+		return
+	}
+	select {
+	case l.again <- struct{}{}:
+	default:
+	}
+}
+
+// leads tells whether a term of this process is in force, as far as it knows.
+func (l *leader) leads() bool {
+	_, leading := l.state()
+	select {
+	case <-leading:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *leader) state() (fence.Term, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.term, l.leading
 }
 
 // current ends the process when another one leads by now: one that was stopped
 // for a while may have nothing to fence by which it would learn that.
 func (l *leader) current(ctx context.Context) error {
+	mine, _ := l.state()
 	term, err := l.store.Term(ctx)
 	if err != nil {
 		return fmt.Errorf("read the term in force: %w", err)
 	}
-	if term != l.term {
-		err := fmt.Errorf("term %d.%d is over, %d.%d is in force: %w", l.term.StoreEpoch, l.term.LeaderEpoch,
+	if term != mine {
+		err := fmt.Errorf("term %d.%d is over, %d.%d is in force: %w", mine.StoreEpoch, mine.LeaderEpoch,
 			term.StoreEpoch, term.LeaderEpoch, fence.ErrDeposed)
-		l.depose(err)
+		l.depose(mine, err)
 		return err
 	}
 	return nil
@@ -95,16 +196,27 @@ func (l *leader) current(ctx context.Context) error {
 
 // wait returns the term once it has begun.
 func (l *leader) wait(ctx context.Context) (fence.Term, error) {
-	select {
-	case <-l.leading:
-		return l.term, nil
-	case <-ctx.Done():
-		return fence.Term{}, fmt.Errorf("wait for the term to begin: %w", ctx.Err())
+	for {
+		term, leading := l.state()
+		select {
+		case <-leading:
+			if term != (fence.Term{}) {
+				return term, nil
+			}
+		case <-ctx.Done():
+			return fence.Term{}, fmt.Errorf("wait for the term to begin: %w", ctx.Err())
+		}
 	}
 }
 
-// depose ends the process: another one leads.
-func (l *leader) depose(err error) {
+// depose ends the process: another one leads. A term that this process has
+// ended itself says nothing.
+func (l *leader) depose(term fence.Term, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if term != l.term {
+		return
+	}
 	select {
 	case l.deposed <- err:
 	default:
@@ -112,7 +224,7 @@ func (l *leader) depose(err error) {
 }
 
 // compare takes every row that is behind its newest event straight to it.
-func (l *leader) compare(ctx context.Context) error {
+func (l *leader) compare(ctx context.Context, term fence.Term) error {
 	newest, highest, err := l.events.newest(ctx, func(err error) {
 		l.log.Error(err, "An event can't be read back; its sequence answers UNAVAILABLE")
 	})
@@ -140,7 +252,7 @@ func (l *leader) compare(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := l.store.FenceStart(ctx, l.term, event); err != nil {
+		if err := l.store.FenceStart(ctx, term, event); err != nil {
 			return fmt.Errorf("take installation %s in workspace %s to revision %d: %w", key.InstallationID, key.WorkspaceID, revision, err)
 		}
 	}

@@ -50,7 +50,7 @@ func (r *passReconciler) Reconcile(ctx context.Context, key authority.Key) (reco
 	}
 	result, err := r.pass.Run(ctx, term, key)
 	if errors.Is(err, fence.ErrDeposed) {
-		r.leader.depose(err)
+		r.leader.depose(term, err)
 		return reconcile.Result{}, reconcile.TerminalError(err) //nolint:wrapcheck // it is the wrapping
 	}
 	if errors.Is(err, fence.ErrHistoryLost) {

@@ -2,42 +2,69 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
+// Priorities of requests. What takes authority away goes before all else: at the
+// start of a term every row has a request, and a revocation must not wait for
+// them.
+const (
+	urgent = 100
+	normal = 0
+	idle   = handler.LowPriority
+)
+
+var errNoPriorities = errors.New("the controller's queue knows no priorities")
+
 // requests feeds a controller from within: what is added before the controller
-// runs, on a replica that doesn't lead, waits for it. Each request is kept once.
+// runs, on a replica that doesn't lead, waits for it. Each request is kept once,
+// at the highest of its priorities.
 type requests[request comparable] struct {
 	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[request]
-	early map[request]struct{}
+	queue priorityqueue.PriorityQueue[request]
+	early map[request]int
 }
 
 func newRequests[request comparable]() *requests[request] {
-	return &requests[request]{early: map[request]struct{}{}}
+	return &requests[request]{early: map[request]int{}}
 }
 
-func (r *requests[request]) add(one request) {
+func (r *requests[request]) add(one request) { r.addAt(normal, one) }
+
+// hurry is add for what takes authority away.
+func (r *requests[request]) hurry(one request) { r.addAt(urgent, one) }
+
+// addAt adds at a priority.
+func (r *requests[request]) addAt(priority int, one request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queue == nil {
-		r.early[one] = struct{}{}
+		if before, ok := r.early[one]; !ok || before < priority {
+			r.early[one] = priority
+		}
 		return
 	}
-	r.queue.Add(one)
+	r.queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, one)
 }
 
 // source is the controller's end.
 func (r *requests[request]) source() source.TypedSource[request] {
 	return source.TypedFunc[request](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+		ordered, ok := queue.(priorityqueue.PriorityQueue[request])
+		if !ok {
+			return errNoPriorities
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.queue = queue
-		for one := range r.early {
-			queue.Add(one)
+		r.queue = ordered
+		for one, priority := range r.early {
+			ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, one)
 		}
 		r.early = nil
 		return nil

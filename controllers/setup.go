@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -41,14 +43,22 @@ const (
 type Options struct {
 	Store Store
 	// View is filled from the manager's watches and read by the Host.
-	View   *view.View
+	View *view.View
+	// Policy is the built-in human policy, which the cluster's can tighten.
 	Policy authority.Policy
 	// Now is the clock of revisions, expiries and conditions.
 	Now func() time.Time
 	// Random is the source of act names.
 	Random io.Reader
-	// SweepEvery is the time between two sweeps.
-	SweepEvery time.Duration
+	// Namespace is the Host's own, where the cluster remembers the store.
+	Namespace string
+	// AdoptFrom is the uid of the kube-system namespace of the cluster that the
+	// store was taken from, "" for none: see Store.Claim.
+	AdoptFrom string
+	// RoundEvery is the time between two rounds, LeaseLife how long commands
+	// commit after the beginning of a round: at least three times as long.
+	RoundEvery time.Duration
+	LeaseLife  time.Duration
 }
 
 // CacheOptions are the cache's options that the controllers need: no kind is
@@ -70,32 +80,53 @@ func CacheOptions() cache.Options {
 	}
 }
 
-// Add adds the controllers to a manager that has not been started.
+// Add claims the store for this cluster and adds the controllers to a manager
+// that has not been started, with readiness checks named crds and lease.
 func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	live, log := mgr.GetAPIReader(), mgr.GetLogger()
 	writer := client.WithFieldValidation(mgr.GetClient(), metav1.FieldValidationStrict)
 
+	if err := claim(ctx, live, o.Store, o.AdoptFrom); err != nil {
+		return err
+	}
+	known, err := newSchemas(mgr.GetConfig(), log.WithName("schemas"))
+	if err != nil {
+		return err
+	}
 	bound := &bindings{store: o.Store, view: o.View}
-	objects := &cluster{live: live, store: o.Store, view: o.View, bindings: bound, policy: o.Policy}
+	policy := &policies{live: live, builtIn: o.Policy}
+	objects := &cluster{live: live, store: o.Store, view: o.View, bindings: bound, policies: policy}
 	status := newStatuses(live, writer, o.Now)
 	history := &events{live: live, writer: writer}
+	stores := &marks{live: live, writer: writer, namespace: o.Namespace}
 
 	passes, uninstalls := newRequests[authority.Key](), newRequests[string]()
 	installations := newRequests[reconcile.Request]()
 
 	approvals := newWatch(o.View, o.Store, objects, bound, log.WithName("watch"))
-	approvals.narrowed = passes.add
-	views := &feed{view: o.View, bindings: bound, log: log.WithName("view"), uninstalls: uninstalls}
+	approvals.narrowed = passes.hurry
+	views := &feed{
+		view: o.View, bindings: bound, log: log.WithName("view"), uninstalls: uninstalls,
+		builtIn: o.Policy, policies: map[string]v1alpha1.HumanPolicy{},
+	}
 	if err := views.register(ctx, mgr.GetCache(), approvals); err != nil {
 		return err
 	}
-	lead := newLeader(o.Store, history, bound, o.View, &sweep{
-		store: o.Store, view: o.View, every: o.SweepEvery, now: o.Now, log: log.WithName("sweep"),
-		passes: passes, uninstalls: uninstalls,
-	}, log.WithName("leader"))
-	for _, runnable := range []manager.Runnable{approvals, views, lead} {
+	lead := newLeader(o.Store, history, bound, o.View, stores, known, log.WithName("leader"))
+	fresh := &rounds{
+		store: o.Store, live: live, cluster: objects, bindings: bound, policies: policy, history: approvals, view: o.View,
+		marks: stores, leader: lead, passes: passes, uninstalls: uninstalls,
+		every: o.RoundEvery, life: o.LeaseLife, now: o.Now, log: log.WithName("rounds"),
+	}
+	lead.all = fresh.all
+	for _, runnable := range []manager.Runnable{known, approvals, views, fresh, lead} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("add %T to the manager: %w", runnable, err)
+		}
+	}
+	for name, check := range map[string]healthz.Checker{"crds": known.ready, "lease": fresh.ready} {
+		if err := mgr.AddReadyzCheck(name, check); err != nil {
+			return fmt.Errorf("add the readiness check %s: %w", name, err)
 		}
 	}
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -103,7 +134,9 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	if err := builder.TypedControllerManagedBy[authority.Key](mgr).Named("pass").
 		WatchesRawSource(passes.source()).
-		WithOptions(controller.TypedOptions[authority.Key]{MaxConcurrentReconciles: passWorkers, ReconciliationTimeout: passTimeout}).
+		WithOptions(controller.TypedOptions[authority.Key]{
+			MaxConcurrentReconciles: passWorkers, ReconciliationTimeout: passTimeout, EnableWarmup: new(true),
+		}).
 		Complete(&passReconciler{
 			pass:   &fence.Pass{Intent: objects, History: approvals, Events: history, Ledger: o.Store, Status: status, Now: o.Now, Random: o.Random},
 			leader: lead, view: o.View, store: o.Store, now: o.Now, revisions: map[authority.Key]uint64{},
@@ -117,8 +150,14 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	if err := builder.TypedControllerManagedBy[string](mgr).Named("uninstall").
 		WatchesRawSource(uninstalls.source()).
+		WithOptions(controller.TypedOptions[string]{EnableWarmup: new(true)}).
 		Complete(&uninstallReconciler{cluster: objects, store: o.Store, leader: lead, passes: passes}); err != nil {
 		return fmt.Errorf("add the controller of uninstalls: %w", err)
+	}
+	if err := addPolicies(mgr, &policyReconciler{
+		policies: policy, statuses: status, store: o.Store, leader: lead, passes: passes,
+	}); err != nil {
+		return err
 	}
 	if err := addApprovals(mgr, o.View, &approvalReconciler{
 		cluster: objects, bindings: bound, statuses: status, store: o.Store, leader: lead, passes: passes,
@@ -129,6 +168,24 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		cluster: objects, cached: mgr.GetClient(), statuses: status, store: o.Store, leader: lead, now: o.Now,
 		passes: passes, known: map[string]authority.Installation{},
 	})
+}
+
+// claim makes the store this cluster's, or confirms that it is: two clusters on
+// one store would each move the other's authority.
+func claim(ctx context.Context, live client.Reader, store Store, adoptFrom string) error {
+	system := metadataOf("Namespace")
+	if err := live.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		return fmt.Errorf("read the identity of the cluster: %w", err)
+	}
+	err := store.Claim(ctx, string(system.UID), adoptFrom)
+	if errors.Is(err, ErrOtherCluster) {
+		return fmt.Errorf("this cluster is %s: %w; give this Host a store of its own, or, if that cluster is gone for good, adopt its store with --store-adopt-from and that cluster's ID: its authority ends, its tasks stay",
+			system.UID, err)
+	}
+	if err != nil {
+		return fmt.Errorf("claim the store: %w", err)
+	}
+	return nil
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
@@ -186,7 +243,7 @@ func addApprovals(mgr manager.Manager, seen *view.View, r *approvalReconciler) e
 			builder.WithPredicates(installationMatters())).
 		WatchesMetadata(metadataOf("Namespace"), handler.EnqueueRequestsFromMapFunc(inside),
 			builder.WithPredicates(namespaceMatters())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 2}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 2, EnableWarmup: new(true)}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("add the controller of approvals: %w", err)
@@ -241,7 +298,7 @@ func addInstallations(mgr manager.Manager, from *requests[reconcile.Request], r 
 		WatchesMetadata(metadataOf("ServiceAccount"), claimants, builder.WithPredicates(identityMatters())).
 		WatchesMetadata(metadataOf("Namespace"), inside, builder.WithPredicates(namespaceMatters())).
 		WatchesRawSource(from.source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 2}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 2, EnableWarmup: new(true)}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("add the controller of installations: %w", err)

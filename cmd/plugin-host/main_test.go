@@ -53,8 +53,9 @@ func TestFlagsNameTheirFault(t *testing.T) {
 		"another engine":        {append([]string{"--store=oracle"}, complete...), "--store: \"oracle\""},
 		"an argument":           {append(complete, "serve"), "unexpected argument \"serve\""},
 		"an unknown flag":       {append(complete, "--verbose"), "-verbose"},
-		"no lease out of a pod": {append(complete, "--kubeconfig=x"), "--leader-election-namespace is required"},
-		"no leader out of one":  {append(complete, "--kubeconfig=x", "--leader-elect=false"), ""},
+		"no place out of a pod": {append(complete, "--kubeconfig=x", "--leader-elect=false"), "--namespace is required"},
+		"a place for both":      {append(complete, "--kubeconfig=x", "--leader-election-namespace=n"), ""},
+		"a place of its own":    {append(complete, "--kubeconfig=x", "--namespace=n"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse(c.args, io.Discard)

@@ -38,8 +38,10 @@ import (
 
 const (
 	leaderElectionID = "plugin-host.plugins.kandev.ai"
-	// sweepEvery is how often every row is compared with what is watched.
-	sweepEvery = time.Minute
+	// leaseLife is how long commands commit after a round of freshness began, and
+	// roundEvery how often there is one: two can fail before anybody notices.
+	leaseLife  = 15 * time.Second
+	roundEvery = 5 * time.Second
 	// pruneEvery is how often versions that no list can show any more go.
 	pruneEvery = time.Minute
 	// rootEvery is how often what moved in the chains is rooted.
@@ -60,6 +62,12 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	cluster, err := s.cluster()
 	if err != nil {
 		return err
+	}
+	if s.namespace, err = s.ownNamespace(); err != nil {
+		return err
+	}
+	if s.leaderElectionNamespace == "" {
+		s.leaderElectionNamespace = s.namespace
 	}
 	// A database in an unknown state ends the process, whatever else runs.
 	ctx, fail := context.WithCancelCause(ctx)
@@ -90,7 +98,8 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 		return err
 	}
 	if err := controllers.Add(ctx, mgr, controllers.Options{
-		Store: ledger{durable}, View: seen, Policy: policy, Now: time.Now, Random: rand.Reader, SweepEvery: sweepEvery,
+		Store: ledger{durable}, View: seen, Policy: policy, Now: time.Now, Random: rand.Reader,
+		Namespace: s.namespace, AdoptFrom: s.adoptFrom, RoundEvery: roundEvery, LeaseLife: leaseLife,
 	}); err != nil {
 		return fmt.Errorf("add the controllers: %w", err)
 	}

@@ -31,6 +31,7 @@ type settings struct {
 	sqlitePath      string
 	postgresDSNFile string
 	seedFile        string
+	adoptFrom       string
 
 	grpcListen    string
 	tlsCertFile   string
@@ -38,6 +39,7 @@ type settings struct {
 	cursorKeyFile string
 	healthListen  string
 
+	namespace               string
 	leaderElect             bool
 	leaderElectionNamespace string
 }
@@ -50,14 +52,16 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&s.store, "store", storeSQLite, "`engine` of the store: sqlite or postgres")
 	flags.StringVar(&s.sqlitePath, "sqlite-path", "", "`file` of the SQLite database; made if it doesn't exist")
 	flags.StringVar(&s.postgresDSNFile, "postgres-dsn-file", "", "`file` that holds the connection string of PostgreSQL")
+	flags.StringVar(&s.adoptFrom, "store-adopt-from", "", "`uid` of the kube-system namespace of the cluster whose store this was: take it over; all that was granted there ends")
 	flags.StringVar(&s.seedFile, "seed-file", "", "YAML `file` of workspaces to insert at the start; those that exist are left alone")
 	flags.StringVar(&s.grpcListen, "grpc-listen", ":8443", "`address` of the Host, gRPC over TLS")
 	flags.StringVar(&s.tlsCertFile, "tls-cert-file", "", "`file` of the serving certificate, PEM; read again when it changes")
 	flags.StringVar(&s.tlsKeyFile, "tls-key-file", "", "`file` of its private key, PEM")
 	flags.StringVar(&s.cursorKeyFile, "cursor-key-file", "", "`file` with lines of 32 bytes in base64: the first seals list cursors, all open them")
 	flags.StringVar(&s.healthListen, "health-listen", ":8081", "`address` of /healthz and /readyz, HTTP")
+	flags.StringVar(&s.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the Host's own `namespace`, where the cluster remembers its store; empty: that of --leader-election-namespace, else that of the pod")
 	flags.BoolVar(&s.leaderElect, "leader-elect", true, "let one process at a time move authority")
-	flags.StringVar(&s.leaderElectionNamespace, "leader-election-namespace", "", "`namespace` of the leader's lease; empty: that of the pod")
+	flags.StringVar(&s.leaderElectionNamespace, "leader-election-namespace", "", "`namespace` of the leader's lease; empty: --namespace")
 	if err := flags.Parse(args); err != nil {
 		return s, err //nolint:wrapcheck // it names the flag
 	}
@@ -80,8 +84,11 @@ func (s *settings) check() error {
 	default:
 		return fmt.Errorf("--store: %q is neither %q nor %q", s.store, storeSQLite, storePostgres)
 	}
-	if s.leaderElect && s.kubeconfig != "" {
-		required = append(required, struct{ flag, value string }{"leader-election-namespace", s.leaderElectionNamespace})
+	if s.namespace == "" {
+		s.namespace = s.leaderElectionNamespace
+	}
+	if s.kubeconfig != "" {
+		required = append(required, struct{ flag, value string }{"namespace", s.namespace})
 	}
 	for _, r := range required {
 		if r.value == "" {
@@ -89,6 +96,21 @@ func (s *settings) check() error {
 		}
 	}
 	return nil
+}
+
+// podNamespace is where a pod finds the name of its namespace.
+const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// ownNamespace is the Host's own namespace.
+func (s *settings) ownNamespace() (string, error) {
+	if s.namespace != "" {
+		return s.namespace, nil
+	}
+	text, err := os.ReadFile(podNamespace)
+	if err != nil {
+		return "", fmt.Errorf("--namespace is required outside a pod: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
 }
 
 // cluster returns how to reach the API server, without a client-side limit:

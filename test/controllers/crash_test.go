@@ -303,7 +303,7 @@ var _ = Describe("I5: a process that is deposed while it begins its term", func(
 		h.kill()
 
 		// A lost store: the next process has a row to rebuild.
-		late := newHost(newDatabase(ctx, onSQLite).store())
+		late := newHost(newDatabase(ctx, onSQLite))
 		DeferCleanup(late.store.Close)
 		var theirs fence.Term
 		late.beforeFenceStart = func() {

@@ -113,8 +113,8 @@ var _ = Describe("a human act", func() {
 	})
 
 	It("I7 I13: revokes by a deletion, which no finalizer holds up; applying it again is a no-op", func(ctx SpecContext) {
-		// The watch alone has to notice: no sweep comes to its help.
-		h := startSweeping(newDatabase(ctx, onSQLite), time.Hour)
+		// The watch alone has to notice: no round comes to its help.
+		h := startWithRounds(newDatabase(ctx, onSQLite), time.Hour)
 		s := newScene(ctx, readTasks, writeTasks)
 		Expect(s.grant(ctx, writeTasks).Finalizers).To(BeEmpty())
 		used := s.spec(ctx, writeTasks)

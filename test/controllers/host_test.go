@@ -38,9 +38,12 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/store/sqlite"
 )
 
-// database outlives the processes that use it.
+// database outlives the processes that use it; so does the namespace that they
+// run in, where the cluster remembers their store.
 type database struct {
-	open func() (store.Engine, error)
+	open      func() (store.Engine, error)
+	path      string // of the file, on SQLite
+	namespace string
 }
 
 const (
@@ -55,14 +58,22 @@ func newDatabase(ctx context.Context, engine string) *database {
 		Expect(err).NotTo(HaveOccurred())
 		dsn, err := server.NewDatabase(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		return databaseAt(dsn)
+		return databaseAt(ctx, dsn)
 	}
 	path := filepath.Join(GinkgoT().TempDir(), "host.db")
-	return &database{func() (store.Engine, error) { return sqlite.Open(path) }}
+	d := &database{open: func() (store.Engine, error) { return sqlite.Open(path) }, path: path, namespace: unique("host")}
+	newNamespace(ctx, d.namespace)
+	return d
 }
 
-func databaseAt(dsn string) *database {
-	return &database{func() (store.Engine, error) { return postgres.Open(context.Background(), dsn) }}
+func databaseAt(ctx context.Context, dsn string) *database {
+	GinkgoHelper()
+	d := &database{
+		open:      func() (store.Engine, error) { return postgres.Open(context.Background(), dsn) },
+		namespace: unique("host"),
+	}
+	newNamespace(ctx, d.namespace)
+	return d
 }
 
 func (d *database) store() *store.Store {
@@ -150,8 +161,10 @@ type host struct {
 	killed chan struct{}
 	// failHolds is how many holds fail from now on, as a store that is down.
 	failHolds atomic.Int64
-	// sweepEvery is the time between two sweeps.
-	sweepEvery time.Duration
+	namespace string
+	adoptFrom string
+	// roundEvery is the time between two rounds.
+	roundEvery time.Duration
 	// beforeMark is called before a processed version is recorded, and afterStatus
 	// with each status of an approval that was written.
 	beforeMark  atomic.Pointer[func(authority.Seen)]
@@ -214,14 +227,20 @@ func (h *host) wait() {
 // start runs a process on a database of its own.
 func start(db *database) *host {
 	GinkgoHelper()
-	return startSweeping(db, time.Second)
+	return startWithRounds(db, roundEvery)
 }
 
-// startSweeping runs one that sweeps as often as the test wants.
-func startSweeping(db *database, every time.Duration) *host {
+// roundEvery is the time between two rounds where a test doesn't say another.
+const roundEvery = 500 * time.Millisecond
+
+// leaseLife is how long a lease lasts under rounds of that distance.
+func leaseLife(every time.Duration) time.Duration { return 6 * every }
+
+// startWithRounds runs one that makes a round as often as the test wants.
+func startWithRounds(db *database, every time.Duration) *host {
 	GinkgoHelper()
-	h := newHost(db.store())
-	h.sweepEvery = every
+	h := newHost(db)
+	h.roundEvery = every
 	h.receipts = journal.NewRecorder(h.store, uuid.NewString(), h.now)
 	run(h)
 	DeferCleanup(func() {
@@ -235,7 +254,7 @@ func startSweeping(db *database, every time.Duration) *host {
 // beside runs another process's controllers on the same store.
 func beside(other *host) *host {
 	GinkgoHelper()
-	h := newHost(other.store)
+	h := newHostOn(other.store, other.namespace)
 	h.receipts = other.receipts
 	run(h)
 	DeferCleanup(func() {
@@ -245,8 +264,13 @@ func beside(other *host) *host {
 	return h
 }
 
-func newHost(s *store.Store) *host {
-	return &host{store: s, sweepEvery: time.Second, view: view.New(authority.BuiltInPolicy()), done: make(chan struct{}), killed: make(chan struct{})}
+func newHost(db *database) *host {
+	GinkgoHelper()
+	return newHostOn(db.store(), db.namespace)
+}
+
+func newHostOn(s *store.Store, namespace string) *host {
+	return &host{store: s, namespace: namespace, roundEvery: roundEvery, view: view.New(authority.BuiltInPolicy()), done: make(chan struct{}), killed: make(chan struct{})}
 }
 
 func run(h *host) {
@@ -264,7 +288,8 @@ func run(h *host) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(controllers.Add(ctx, mgr, controllers.Options{
 		Store: &ledger{Store: h.store, host: h}, View: h.view, Policy: authority.BuiltInPolicy(),
-		Now: h.now, Random: rand.Reader, SweepEvery: h.sweepEvery,
+		Now: h.now, Random: rand.Reader, Namespace: h.namespace, AdoptFrom: h.adoptFrom,
+		RoundEvery: h.roundEvery, LeaseLife: leaseLife(h.roundEvery),
 	})).To(Succeed())
 	go func() {
 		h.failure = mgr.Start(ctx)
@@ -343,6 +368,35 @@ func (l *ledger) AdoptInstallation(ctx context.Context, objectUID, name, install
 	return err
 }
 
+func (l *ledger) Rebind(ctx context.Context, workspaceID, from, namespace, namespaceUID string) (authority.Workspace, error) {
+	bound, err := l.Store.Rebind(ctx, workspaceID, from, namespace, namespaceUID)
+	return authority.Workspace{ID: bound.WorkspaceID, Namespace: bound.Namespace, NamespaceUID: bound.NamespaceUID}, err
+}
+
+func (l *ledger) Claim(ctx context.Context, clusterUID, adoptFrom string) error {
+	return otherCluster(l.Store.Claim(ctx, clusterUID, adoptFrom))
+}
+
+func (l *ledger) BeginRound(ctx context.Context) (controllers.Round, error) {
+	round, err := l.Store.BeginRound(ctx)
+	return controllers.Round(round), otherCluster(err)
+}
+
+func (l *ledger) RenewLease(ctx context.Context, round controllers.Round, life time.Duration) (uint64, error) {
+	if l.host.dead.Load() {
+		return 0, errKilled
+	}
+	beat, err := l.Store.RenewLease(ctx, store.Round(round), life)
+	return beat, otherCluster(err)
+}
+
+func otherCluster(err error) error {
+	if errors.Is(err, store.ErrOtherCluster) {
+		return errors.Join(controllers.ErrOtherCluster, err)
+	}
+	return err
+}
+
 func (l *ledger) Hold(ctx context.Context, from authority.Row, hold authority.Hold) (row authority.Row, err error) {
 	if l.host.failHolds.Add(-1) >= 0 {
 		return row, store.ErrUnavailable
@@ -388,7 +442,12 @@ func (h *host) decide(ctx context.Context, key authority.Key, call authority.Cal
 	if err != nil {
 		return nil, err
 	}
-	return admission.Authorise(row, h.view, key, call, h.now()), nil
+	round, err := h.store.BeginRound(ctx)
+	if err != nil {
+		return nil, err
+	}
+	current := round.Complete && round.Begun.Before(round.LeasedUntil)
+	return admission.Authorise(row, current, h.view, key, call, h.now()), nil
 }
 
 // testingVerbose shows what the processes log.

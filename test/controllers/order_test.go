@@ -192,8 +192,8 @@ var _ = Describe("in the wrong order", func() {
 
 var _ = Describe("I2: an expiry", func() {
 	It("denies at its instant by the Host's clock, without a pass, and is recorded without polling", func(ctx SpecContext) {
-		// No sweep comes to its help.
-		h := startSweeping(newDatabase(ctx, onSQLite), time.Hour)
+		// No round comes to its help.
+		h := startWithRounds(newDatabase(ctx, onSQLite), time.Hour)
 		s := newScene(ctx, readTasks, writeTasks)
 		spec := s.spec(ctx, writeTasks)
 		until := metav1.NewTime(time.Now().Add(4 * time.Second).UTC().Truncate(time.Second))

@@ -43,8 +43,8 @@ const callLimit = 2 * time.Second
 
 // replicas are real processes of plugin-host on one PostgreSQL database.
 type replicas struct {
-	dir, binary string
-	roots       *x509.CertPool
+	dir, binary, namespace string
+	roots                  *x509.CertPool
 }
 
 // replica is one of them.
@@ -76,7 +76,8 @@ func (b *logBuffer) String() string {
 
 func buildReplicas(ctx context.Context, dsn string) *replicas {
 	GinkgoHelper()
-	r := &replicas{dir: GinkgoT().TempDir()}
+	r := &replicas{dir: GinkgoT().TempDir(), namespace: unique("host")}
+	newNamespace(ctx, r.namespace)
 	r.binary = filepath.Join(r.dir, "plugin-host")
 	build := exec.CommandContext(ctx, "go", "build", "-o", r.binary, "github.com/kandev/plugin-host/cmd/plugin-host")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -126,7 +127,7 @@ func (r *replicas) start(args ...string) *replica {
 	grpcAddress, health := freeAddress(), freeAddress()
 	p := &replica{log: &logBuffer{}, ready: "http://" + health + "/readyz", ended: make(chan struct{})}
 	p.cmd = exec.Command(r.binary, append([]string{
-		"--kubeconfig=" + kubeconfig, "--store=postgres", "--postgres-dsn-file=" + r.path("dsn"),
+		"--kubeconfig=" + kubeconfig, "--namespace=" + r.namespace, "--store=postgres", "--postgres-dsn-file=" + r.path("dsn"),
 		"--grpc-listen=" + grpcAddress, "--health-listen=" + health, "--cursor-key-file=" + r.path("cursor-keys"),
 		"--tls-cert-file=" + r.path("tls.crt"), "--tls-key-file=" + r.path("tls.key"),
 	}, args...)...)
@@ -245,7 +246,7 @@ var _ = Describe("I5: a leader that is stopped in the middle of its work, as a p
 		args []string
 		ends string
 	}{
-		{"with a lease that another one takes", []string{"--leader-election-namespace=default"}, "leader election lost"},
+		{"with a lease that another one takes", nil, "leader election lost"},
 		{"without a lease", []string{"--leader-elect=false"}, "no longer leads"},
 	} {
 		It("moves nothing when it comes back, and ends: "+how.what, func(ctx SpecContext) {
@@ -257,14 +258,14 @@ var _ = Describe("I5: a leader that is stopped in the middle of its work, as a p
 			first := processes.start(how.args...)
 			first.isReady(ctx)
 			// The test reads the same database; it leads nothing.
-			db := databaseAt(dsn).store()
+			db := databaseAt(ctx, dsn).store()
 			DeferCleanup(db.Close)
 			s := newScene(ctx, readTasks, writeTasks)
 			workflowVersion, stepVersion := s.seedWorkspace(ctx, db)
 			granted := s.grant(ctx, writeTasks)
 			key := s.key(ctx)
 
-			leased := len(how.args) > 0 && strings.HasPrefix(how.args[0], "--leader-election-namespace")
+			leased := len(how.args) == 0
 			var second *replica
 			if leased {
 				second = processes.start(how.args...) // waits for the lease
