@@ -32,8 +32,8 @@ func crdFiles(t *testing.T) []crdFile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(paths) != 3 {
-		t.Fatalf("found %d generated CRDs, want 3", len(paths))
+	if len(paths) != 4 {
+		t.Fatalf("found %d generated CRDs, want 4", len(paths))
 	}
 	files := make([]crdFile, len(paths))
 	for i, path := range paths {
@@ -184,6 +184,7 @@ func TestNamesAndScopes(t *testing.T) {
 		"PluginInstallation":            "pi Cluster [plugins] status:true",
 		"PluginCapabilityApproval":      "pca Namespaced [plugins] status:true",
 		"PluginCapabilityApprovalEvent": "pcae Cluster [plugins] status:false",
+		"HumanPolicy":                   "hup Cluster [plugins] status:true",
 	}
 	for _, file := range crdFiles(t) {
 		names, version := file.crd.Spec.Names, file.crd.Spec.Versions[0]

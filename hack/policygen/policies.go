@@ -339,7 +339,7 @@ func rule(group, version string, resources []string, operations ...admissionregi
 
 // object writes the policy out, with every default spelled: what is applied is
 // what the cluster has.
-func (p policy) object() (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
+func (p *policy) object() (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
 	object := &admissionregistrationv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.name},
@@ -378,7 +378,7 @@ func (p policy) object() (*admissionregistrationv1.ValidatingAdmissionPolicy, er
 	return object, nil
 }
 
-func (p policy) binding() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+func (p *policy) binding() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.name},
