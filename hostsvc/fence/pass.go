@@ -133,7 +133,14 @@ func (p *Pass) round(ctx context.Context, term Term, key authority.Key) (row aut
 		}
 	}
 	if out.Changed {
-		return row, false, p.advance(ctx, term, row, out, reading.InstallationName)
+		if row, err = p.advance(ctx, term, row, out, reading.InstallationName); err != nil || row.Revision == 0 {
+			return row, false, err
+		}
+		// What was read says whether that is all. The status is bound to the
+		// version that was read, so that a change meanwhile is a new round.
+		if out = authority.Compute(row, reading.Intent, now, suffix); out.Changed {
+			return row, false, nil
+		}
 	}
 	if out.Next.Seen != row.Seen {
 		if err := p.Ledger.MarkSeen(ctx, term, row, out.Next.Seen); err != nil {
@@ -186,22 +193,24 @@ func (p *Pass) hold(ctx context.Context, row authority.Row, in authority.Intent)
 }
 
 // advance makes the event of the next revision exist and fences the row to it.
-func (p *Pass) advance(ctx context.Context, term Term, row authority.Row, out authority.Outcome, installationName string) error {
+// It returns the fenced row, or the zero row where it obeyed an event that was
+// there: what follows from that takes another round.
+func (p *Pass) advance(ctx context.Context, term Term, row authority.Row, out authority.Outcome, installationName string) (authority.Row, error) {
 	event, err := authority.NewEvent(row, out, installationName)
 	if err != nil {
-		return err
+		return authority.Row{}, err
 	}
 	err = p.Events.Create(ctx, event)
 	if errors.Is(err, ErrEventExists) {
-		return p.obey(ctx, term, row)
+		return authority.Row{}, p.obey(ctx, term, row)
 	}
 	if err != nil {
-		return fmt.Errorf("create the event of revision %d: %w", event.Row.Revision, err)
+		return authority.Row{}, fmt.Errorf("create the event of revision %d: %w", event.Row.Revision, err)
 	}
 	if err := p.Ledger.Fence(ctx, term, row, event.Row); err != nil {
-		return fmt.Errorf("fence to revision %d: %w", event.Row.Revision, err)
+		return authority.Row{}, fmt.Errorf("fence to revision %d: %w", event.Row.Revision, err)
 	}
-	return nil
+	return event.Row, nil
 }
 
 // obey fences the row to an event that somebody created and did not live to

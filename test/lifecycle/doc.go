@@ -5,3 +5,5 @@
 // can't disagree about what a transition means. It may import contract and
 // authority.
 package lifecycle
+
+//go:generate go run ./report ../../docs/reference/lifecycle.md

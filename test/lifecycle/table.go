@@ -121,7 +121,7 @@ func acts() []Row {
 				Want{Events: []string{"Grant Human"}, State: "Active", Effective: set(readTasks), Renamed: true}},
 			{"that manifest once more", func(p *Play) { p.Again() }, unchanged("Active", "", readTasks)},
 		}},
-		{"revoke by deletion", "authority.md: deletion moves the act; user-asks 26", []Step{
+		{"revoke by deletion", "authority.md: deletion moves the act", []Step{
 			granted(),
 			{"the approval is deleted", func(p *Play) { p.Delete() },
 				Want{Events: []string{"Revoke ApprovalDeleted"}, State: "Revoked", Renamed: true}},
@@ -342,7 +342,7 @@ func disasters() []Row {
 			{"the store is lost", func(p *Play) { p.Stop(); p.LoseStore(); p.Start() },
 				Want{Events: []string{"UpgradeReview StoreEpoch"}, State: "Active", Effective: set(readTasks, writeTasks)}},
 		}},
-		{"a cluster restored from a backup", "authority.md, restores: new uids and empty status; user-asks 95", []Step{
+		{"a cluster restored from a backup", "authority.md, restores: new uids and empty status", []Step{
 			granted(),
 			{"a backup is restored", func(p *Play) { p.Stop(); p.RestoreCluster(); p.Start() },
 				Want{Events: []string{"Revoke Uninstalled"}, State: "Revoked", First: true}},
