@@ -231,6 +231,10 @@ func (l *leader) compare(ctx context.Context, term fence.Term) error {
 	if err != nil {
 		return err
 	}
+	// Another leader may have passed a workspace on.
+	if err := l.bindings.load(ctx); err != nil {
+		return err
+	}
 	rows, err := l.store.Rows(ctx)
 	if err != nil {
 		return fmt.Errorf("list the rows: %w", err)

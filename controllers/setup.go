@@ -69,15 +69,21 @@ func CacheOptions() cache.Options {
 		ReaderFailOnMissingInformer: true,
 		DefaultTransform: func(object any) (any, error) {
 			if o, ok := object.(*metav1.PartialObjectMetadata); ok {
-				id, labelled := o.Labels[v1alpha1.LabelWorkspaceID]
-				o.Labels, o.Annotations, o.OwnerReferences = nil, nil, nil
-				if labelled {
-					o.Labels = map[string]string{v1alpha1.LabelWorkspaceID: id}
-				}
+				o.Labels = only(v1alpha1.LabelWorkspaceID, o.Labels)
+				o.Annotations = only(v1alpha1.AnnotationRebindFrom, o.Annotations)
+				o.OwnerReferences = nil
 			}
 			return strip(object)
 		},
 	}
+}
+
+func only(name string, all map[string]string) map[string]string {
+	value, ok := all[name]
+	if !ok {
+		return nil
+	}
+	return map[string]string{name: value}
 }
 
 // Add claims the store for this cluster and adds the controllers to a manager
@@ -156,6 +162,11 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	if err := addPolicies(mgr, &policyReconciler{
 		policies: policy, statuses: status, store: o.Store, leader: lead, passes: passes,
+	}); err != nil {
+		return err
+	}
+	if err := addRebinds(mgr, &rebindReconciler{
+		cluster: objects, bindings: bound, store: o.Store, leader: lead, passes: passes,
 	}); err != nil {
 		return err
 	}
