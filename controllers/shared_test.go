@@ -70,6 +70,7 @@ func TestShared_AReadNeverJoinsOneThatHasBegun(t *testing.T) {
 				t.Errorf("one that asked meanwhile got %s", got)
 			}
 		}
+		synctest.Wait()
 		if inner.count != 2 || len(s.flights) != 0 {
 			t.Errorf("%d requests, %d left", inner.count, len(s.flights))
 		}
