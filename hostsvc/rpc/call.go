@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -33,12 +35,19 @@ type call struct {
 	method    *method
 	// crowded: the installation has its share of calls in flight already.
 	crowded bool
+	flight  *flight
+	begun   time.Time
+	// outcome is what the adapter answered, "" until it did.
+	outcome Outcome
+	// span is nil where nothing is traced.
+	span trace.Span
 }
 
 type callKey struct{}
 
 // request is a call with its envelope, as the adapters use it.
 type request struct {
+	call           *call
 	installationID string
 	method         admission.Method
 	envelope       admission.Envelope
@@ -58,7 +67,7 @@ func requestOf(ctx context.Context, message proto.Message) request {
 	case !c.method.open:
 		env.Fault = c.method.checkMessage(message)
 	}
-	return request{installationID: c.principal.InstallationID, method: c.method.Method, envelope: env}
+	return request{call: c, installationID: c.principal.InstallationID, method: c.method.Method, envelope: env}
 }
 
 // checkMessage bounds a command, and refuses a request that says something this
@@ -137,13 +146,16 @@ type door struct {
 	identity Authenticator
 	crowd    *crowd
 	log      *slog.Logger
+	now      func() time.Time
+	observer Observer
+	// tracer is nil where nothing is traced.
+	tracer   trace.Tracer
 	refusals *sample
-	// open are the services beside the Host that ask for no identity, by their
-	// names.
-	open []string
 	// streams has a place for each of their streams: who opens them is unknown,
 	// and they may stay open.
 	streams chan struct{}
+	// drained ends them: they would never end by themselves.
+	drained chan struct{}
 }
 
 func (d *door) unary(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
@@ -154,16 +166,17 @@ func (d *door) unary(ctx context.Context, message any, info *grpc.UnaryServerInf
 	if !guarded {
 		return handler(ctx, message)
 	}
-	defer func() {
-		if cause := recover(); cause != nil {
-			response, err = d.recovered(row, cause)
-		}
-	}()
-	ctx, leave, err := d.enter(ctx, row)
+	ctx, c, err := d.enter(ctx, row)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer c.flight.leave()
+	defer d.end(ctx, c)
+	defer func() {
+		if cause := recover(); cause != nil {
+			response, err = d.recovered(c, cause)
+		}
+	}()
 	return handler(ctx, message)
 }
 
@@ -180,11 +193,30 @@ func (d *door) stream(server any, stream grpc.ServerStream, info *grpc.StreamSer
 	select {
 	case d.streams <- struct{}{}:
 		defer func() { <-d.streams }()
-		return handler(server, stream)
+		ctx, cancel := context.WithCancel(stream.Context())
+		defer cancel()
+		go func() {
+			select {
+			case <-d.drained:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		return handler(server, endingStream{stream, ctx})
 	default:
 		return status.Errorf(codes.ResourceExhausted, "too many streams are open")
 	}
 }
+
+// endingStream is a stream that this process may end.
+type endingStream struct {
+	grpc.ServerStream
+
+	ctx context.Context //nolint:containedctx // a stream has one
+}
+
+// Context implements grpc.ServerStream.
+func (s endingStream) Context() context.Context { return s.ctx }
 
 // find returns the row of a method, or that it needs none. Whatever is not
 // known is not served.
@@ -192,17 +224,16 @@ func (d *door) find(fullMethod string) (row *method, guarded bool, err error) {
 	if row, ok := d.registry.methods[fullMethod]; ok {
 		return row, true, nil
 	}
-	for _, service := range d.open {
-		if rest, ok := strings.CutPrefix(fullMethod, "/"+service); ok && strings.HasPrefix(rest, "/") {
-			return nil, false, nil
-		}
+	if _, public := publicMethods[fullMethod]; public {
+		return nil, false, nil
 	}
 	return nil, false, status.Errorf(codes.Unimplemented, "unknown method %s", fullMethod)
 }
 
 // enter derives the caller and puts it into the context, for adapters that are
-// guarded by row. leave must be called at the end of the call.
-func (d *door) enter(ctx context.Context, row *method) (_ context.Context, leave func(), err error) {
+// guarded by row. The call's flight must be left at its end.
+func (d *door) enter(ctx context.Context, row *method) (context.Context, *call, error) {
+	begun := d.now()
 	bearer, ok := bearerOf(ctx)
 	if !ok {
 		return nil, nil, errUnauthenticated
@@ -211,9 +242,9 @@ func (d *door) enter(ctx context.Context, row *method) (_ context.Context, leave
 	if err != nil {
 		return nil, nil, d.unknown(ctx, row, err)
 	}
-	c := &call{principal: principal, method: row}
-	leave, c.crowded = d.crowd.enter(principal.InstallationID)
-	return context.WithValue(ctx, callKey{}, c), leave, nil
+	c := &call{principal: principal, method: row, begun: begun}
+	c.flight, c.crowded = d.crowd.enter(principal.InstallationID)
+	return context.WithValue(d.begin(ctx, c), callKey{}, c), c, nil
 }
 
 func (d *door) unknown(ctx context.Context, row *method, err error) error {
@@ -243,11 +274,12 @@ func bearerOf(ctx context.Context) (string, bool) {
 
 // recovered answers a call whose adapter panicked: nothing is known of its
 // outcome, and nothing of the cause is told.
-func (d *door) recovered(row *method, cause any) (any, error) {
-	d.log.Error("an exact call panicked", "method", row.Name, "cause", cause, "stack", string(debug.Stack()))
+func (d *door) recovered(c *call, cause any) (any, error) {
+	d.log.Error("an exact call panicked", "method", c.method.Name, "cause", cause, "stack", string(debug.Stack()))
 	refusal := admission.Unavailable()
-	if row.Writer {
-		return row.writeFailure(refusal), nil
+	c.refused(refusal)
+	if c.method.Writer {
+		return c.method.writeFailure(refusal), nil
 	}
 	return nil, readFailure(refusal, dataTexts)
 }

@@ -39,8 +39,9 @@ func (h *host) GetCapabilityContext(ctx context.Context, message *pluginv1.GetCa
 	r := requestOf(ctx, message)
 	found, receipt, refusal := h.reader.Context(ctx, r.installationID, r.envelope)
 	if refusal != nil {
-		return nil, readFailure(refusal, contextTexts)
+		return nil, r.failure(refusal, contextTexts)
 	}
+	r.served(receipt)
 	response := &pluginv1.GetCapabilityContextResponse{
 		ContractVersion: contract.ContractVersion, ContextRevision: found.Revision, AuditId: receipt.AuditID,
 	}

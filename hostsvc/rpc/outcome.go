@@ -101,10 +101,11 @@ func (m *method) writeFailure(refusal *admission.Refusal) proto.Message {
 	return response.Interface()
 }
 
-// readReceipt is the receipt of a read that was allowed.
-func readReceipt(installationID string, receipt query.Receipt, observedAt string) *pluginv1.HostReadReceipt {
+// receipt is the receipt of a read that was allowed.
+func (r request) receipt(receipt query.Receipt, observedAt string) *pluginv1.HostReadReceipt {
+	r.served(receipt)
 	return &pluginv1.HostReadReceipt{
-		InstallationId: installationID, WorkspaceId: receipt.WorkspaceID, CapabilityRevision: receipt.Revision,
+		InstallationId: r.installationID, WorkspaceId: receipt.WorkspaceID, CapabilityRevision: receipt.Revision,
 		RequestId: receipt.RequestID, SnapshotVersion: receipt.Snapshot, ObservedAt: observedAt,
 		AuditId: receipt.AuditID,
 	}

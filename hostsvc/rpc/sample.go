@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// refusalLines is how many refused identities are logged in a second. Whoever
-// can reach the port can be refused as often as it likes.
+// refusalLines is how many refused identities are logged in a second, and how
+// many failed calls of one installation. Whoever can reach the port can be
+// refused as often as it likes.
 const refusalLines = 10
 
 // sample lets through a number of lines in each second and counts the rest.

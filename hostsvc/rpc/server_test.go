@@ -100,7 +100,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	certFile, keyFile, roots := newCertificate(t, dir)
 	server, err := rpc.NewServer(rpc.Config{CertFile: certFile, KeyFile: keyFile, Identity: tokens{}, Now: w.clock.Now, Log: discard()})
 	w.must(err)
-	w.address = serve(t, server)
+	w.address, _ = serve(t, server)
 	check := func(want codes.Code) {
 		t.Helper()
 		conn := w.dial()

@@ -22,12 +22,12 @@ func (h *host) GetTaskExact(ctx context.Context, message *pluginv1.GetTaskExactR
 	r := requestOf(ctx, message)
 	task, receipt, refusal := h.reader.Task(ctx, r.installationID, r.method, r.envelope, message.GetTaskId())
 	if refusal != nil {
-		return nil, readFailure(refusal, taskTexts)
+		return nil, r.failure(refusal, taskTexts)
 	}
 	observedAt := timestamp(receipt.ObservedAt)
 	return &pluginv1.GetTaskExactResponse{
 		Item:    taskObservation(&task, receipt.StoreEpoch, observedAt),
-		Receipt: readReceipt(r.installationID, receipt, observedAt),
+		Receipt: r.receipt(receipt, observedAt),
 	}, nil
 }
 
@@ -39,9 +39,9 @@ func (h *host) ListTasksExact(ctx context.Context, message *pluginv1.ListTasksEx
 	}
 	list, receipt, refusal := h.reader.Tasks(ctx, r.installationID, r.method, r.envelope, filterOf(message.GetFilter()), pageOf(message.GetPage()))
 	if refusal != nil {
-		return nil, readFailure(refusal, taskTexts)
+		return nil, r.failure(refusal, taskTexts)
 	}
-	response := &pluginv1.ListTasksExactResponse{PageInfo: pageInfo(r.installationID, list.NextCursor, list.SnapshotVersion, receipt)}
+	response := &pluginv1.ListTasksExactResponse{PageInfo: r.pageInfo(list.NextCursor, list.SnapshotVersion, receipt)}
 	response.Items = make([]*pluginv1.ExactTaskObservation, len(list.Items))
 	for i := range list.Items {
 		response.Items[i] = taskObservation(&list.Items[i], receipt.StoreEpoch, response.PageInfo.ObservedAt)
@@ -91,9 +91,9 @@ func (h *host) CreateTaskExact(ctx context.Context, message *pluginv1.CreateTask
 		ExpectedParentVersion:   message.GetExpectedParentResourceVersion(),
 	})
 	if refusal != nil {
-		return &pluginv1.CreateTaskExactResponse{Result: refusalResult(refusal)}, nil
+		return &pluginv1.CreateTaskExactResponse{Result: r.refusal(refusal)}, nil
 	}
-	return &pluginv1.CreateTaskExactResponse{Result: commandResult(result), Task: readBackTask(result)}, nil
+	return &pluginv1.CreateTaskExactResponse{Result: r.result(result), Task: readBackTask(result)}, nil
 }
 
 // checkCreateTask refuses what a shipped request can say and this Host does not
@@ -134,9 +134,9 @@ func (h *host) UpdateTaskExact(ctx context.Context, message *pluginv1.UpdateTask
 		},
 	})
 	if refusal != nil {
-		return &pluginv1.UpdateTaskExactResponse{Result: refusalResult(refusal)}, nil
+		return &pluginv1.UpdateTaskExactResponse{Result: r.refusal(refusal)}, nil
 	}
-	return &pluginv1.UpdateTaskExactResponse{Result: commandResult(result), Task: readBackTask(result)}, nil
+	return &pluginv1.UpdateTaskExactResponse{Result: r.result(result), Task: readBackTask(result)}, nil
 }
 
 func checkUpdateTask(message *pluginv1.UpdateTaskExactRequest) *admission.Refusal {

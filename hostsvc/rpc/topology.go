@@ -19,9 +19,9 @@ func (h *host) ListWorkspacesExact(ctx context.Context, message *pluginv1.ListWo
 	r := requestOf(ctx, message)
 	list, receipt, refusal := h.reader.Workspaces(ctx, r.installationID, r.method, r.envelope, pageOf(message.GetPage()))
 	if refusal != nil {
-		return nil, readFailure(refusal, dataTexts)
+		return nil, r.failure(refusal, dataTexts)
 	}
-	response := &pluginv1.ListWorkspacesExactResponse{PageInfo: pageInfo(r.installationID, list.NextCursor, list.SnapshotVersion, receipt)}
+	response := &pluginv1.ListWorkspacesExactResponse{PageInfo: r.pageInfo(list.NextCursor, list.SnapshotVersion, receipt)}
 	for i := range list.Items {
 		response.Items = append(response.Items, workspaceObservation(&list.Items[i], receipt.StoreEpoch, response.PageInfo.ObservedAt))
 	}
@@ -33,9 +33,9 @@ func (h *host) ListWorkflowsExact(ctx context.Context, message *pluginv1.ListWor
 	r := requestOf(ctx, message)
 	list, receipt, refusal := h.reader.Workflows(ctx, r.installationID, r.method, r.envelope, pageOf(message.GetPage()))
 	if refusal != nil {
-		return nil, readFailure(refusal, dataTexts)
+		return nil, r.failure(refusal, dataTexts)
 	}
-	response := &pluginv1.ListWorkflowsExactResponse{PageInfo: pageInfo(r.installationID, list.NextCursor, list.SnapshotVersion, receipt)}
+	response := &pluginv1.ListWorkflowsExactResponse{PageInfo: r.pageInfo(list.NextCursor, list.SnapshotVersion, receipt)}
 	for i := range list.Items {
 		response.Items = append(response.Items, workflowObservation(&list.Items[i], receipt.StoreEpoch, response.PageInfo.ObservedAt))
 	}
@@ -47,9 +47,9 @@ func (h *host) ListWorkflowStepsExact(ctx context.Context, message *pluginv1.Lis
 	r := requestOf(ctx, message)
 	list, receipt, refusal := h.reader.WorkflowSteps(ctx, r.installationID, r.method, r.envelope, message.GetWorkflowId(), pageOf(message.GetPage()))
 	if refusal != nil {
-		return nil, readFailure(refusal, dataTexts)
+		return nil, r.failure(refusal, dataTexts)
 	}
-	response := &pluginv1.ListWorkflowStepsExactResponse{PageInfo: pageInfo(r.installationID, list.NextCursor, list.SnapshotVersion, receipt)}
+	response := &pluginv1.ListWorkflowStepsExactResponse{PageInfo: r.pageInfo(list.NextCursor, list.SnapshotVersion, receipt)}
 	for i := range list.Items {
 		response.Items = append(response.Items, stepObservation(&list.Items[i], receipt.StoreEpoch, response.PageInfo.ObservedAt))
 	}
@@ -60,10 +60,10 @@ func pageOf(page *pluginv1.ExactReadPage) query.Page {
 	return query.Page{Limit: page.GetLimit(), Cursor: page.GetCursor(), SnapshotVersion: page.GetSnapshotVersion()}
 }
 
-func pageInfo(installationID, nextCursor, snapshotVersion string, receipt query.Receipt) *pluginv1.ExactReadPageInfo {
+func (r request) pageInfo(nextCursor, snapshotVersion string, receipt query.Receipt) *pluginv1.ExactReadPageInfo {
 	observedAt := timestamp(receipt.ObservedAt)
 	return &pluginv1.ExactReadPageInfo{
 		NextCursor: nextCursor, HasMore: nextCursor != "", SnapshotVersion: snapshotVersion, ObservedAt: observedAt,
-		Receipt: readReceipt(installationID, receipt, observedAt),
+		Receipt: r.receipt(receipt, observedAt),
 	}
 }

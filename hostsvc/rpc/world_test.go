@@ -121,6 +121,8 @@ type world struct {
 	roots    *x509.CertPool
 	host     pluginv1.HostClient
 	conn     *grpc.ClientConn
+	// stop ends the server, and returns once it has.
+	stop func() error
 }
 
 // options change a world before it starts.
@@ -130,6 +132,8 @@ type options struct {
 	failing     *failing
 	// panics: the test makes a call panic.
 	panics bool
+	// server changes the server's own settings.
+	server func(*rpc.Config)
 }
 
 func newWorld(t *testing.T, change ...func(*options)) *world {
@@ -142,7 +146,7 @@ func newWorld(t *testing.T, change ...func(*options)) *world {
 		T: t, view: &view{keys: map[authority.Key]*authority.Observed{}, rest: authority.Observed{Synced: true}},
 		log: &buffer{}, clock: &clock{now: time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC)},
 	}
-	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	t.Cleanup(func() {
 		if text := w.log.String(); strings.Contains(text, "panicked") && !o.panics {
 			t.Errorf("a call panicked: %s", text)
@@ -173,7 +177,7 @@ func newWorld(t *testing.T, change ...func(*options)) *world {
 		reads, writes = o.failing, o.failing
 	}
 	certFile, keyFile, roots := newCertificate(t, t.TempDir())
-	server, err := rpc.NewServer(rpc.Config{
+	config := rpc.Config{
 		CertFile: certFile, KeyFile: keyFile, Identity: o.identity, MaxInFlight: o.maxInFlight, Now: w.clock.Now, Log: log,
 		Reader: &query.Reader{
 			Store: reads, View: w.view, Receipts: w.receipts, Cursors: cursors, Now: w.clock.Now, NewAuditID: newAuditID,
@@ -181,33 +185,40 @@ func newWorld(t *testing.T, change ...func(*options)) *world {
 		Executor: &command.Executor{
 			Store: writes, View: w.view, Receipts: w.receipts, Now: w.clock.Now, NewID: newID, NewAuditID: newAuditID,
 		},
-	})
+	}
+	if o.server != nil {
+		o.server(&config)
+	}
+	server, err := rpc.NewServer(config)
 	w.must(err)
 	w.roots, w.certFile = roots, certFile
-	w.address = serve(t, server)
+	w.address, w.stop = serve(t, server)
 	w.conn = w.dial()
 	w.host = pluginv1.NewHostClient(w.conn)
 	return w
 }
 
-// serve serves until the test ends and returns the address.
-func serve(t *testing.T, server *rpc.Server) string {
+// serve serves until the test ends, or stop is called, and returns the address.
+func serve(t *testing.T, server *rpc.Server) (address string, stop func() error) {
 	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx, listener) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
 	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
+		if err := stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	return listener.Addr().String()
+	return listener.Addr().String(), stop
 }
 
 func (w *world) dial() *grpc.ClientConn {
