@@ -7,7 +7,8 @@ import (
 )
 
 // Engine is a database. The store calls Begin from as many goroutines as
-// Writers says, and Read from any number.
+// Writers says, and from one more where it says more than one, and Read from any
+// number.
 type Engine interface {
 	// Migrations holds the schema's numbered scripts, "0001_name.sql" first.
 	Migrations() fs.FS

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -39,10 +40,15 @@ type lane struct {
 }
 
 // queue hands lanes to workers, one worker at a time for each lane, lanes with
-// urgent work first and otherwise in turn.
+// urgent work first and otherwise in turn. Where there are several workers, one
+// more takes urgent work only: a fence or a renewal of the lease finds it free
+// while commands keep all others waiting, for locks that replicas hold for
+// example.
 type queue struct {
-	mu     sync.Mutex
-	wake   *sync.Cond
+	mu sync.Mutex
+	// wake is for the workers, wakeUrgent for the one of urgent work.
+	wake, wakeUrgent *sync.Cond
+
 	lanes  map[string]*lane
 	urgent []*lane
 	ready  []*lane
@@ -51,7 +57,7 @@ type queue struct {
 
 func newQueue() *queue {
 	q := &queue{lanes: map[string]*lane{}}
-	q.wake = sync.NewCond(&q.mu)
+	q.wake, q.wakeUrgent = sync.NewCond(&q.mu), sync.NewCond(&q.mu)
 	return q
 }
 
@@ -71,6 +77,7 @@ func (q *queue) push(lock lockName, urgent bool, j *job) error {
 		if len(l.urgent) == 0 && !l.running {
 			q.urgent = append(q.urgent, l)
 			q.wake.Signal()
+			q.wakeUrgent.Signal()
 		}
 		l.urgent = append(l.urgent, j)
 		return nil
@@ -83,12 +90,18 @@ func (q *queue) push(lock lockName, urgent bool, j *job) error {
 	return nil
 }
 
-// next waits for a batch; ok is false once the queue is closed and empty.
-func (q *queue) next(batch []*job) (l *lane, jobs []*job, ok bool) {
+// next waits for a batch, of urgent work only if told so; ok is false once the
+// queue is closed and empty.
+func (q *queue) next(batch []*job, urgent bool) (l *lane, jobs []*job, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	wake := q.wake
+	if urgent {
+		wake = q.wakeUrgent
+	}
 	for {
-		if l := q.pop(); l != nil {
+		// At the end, whoever is still there does all that is left.
+		if l := q.pop(urgent && !q.closed); l != nil {
 			l.running = true
 			// Who is about to queue a command runs first, so that it shares this
 			// commit.
@@ -101,24 +114,41 @@ func (q *queue) next(batch []*job) (l *lane, jobs []*job, ok bool) {
 		if q.closed {
 			return nil, nil, false
 		}
-		q.wake.Wait()
+		wake.Wait()
 	}
 }
 
 // pop returns the next lane that has work and no worker. A lane may stand in
 // both lists, or in one without work left.
-func (q *queue) pop() *lane {
-	for _, list := range []*[]*lane{&q.urgent, &q.ready} {
+func (q *queue) pop(urgent bool) *lane {
+	for l := range drain(&q.urgent) {
+		if !l.running && len(l.urgent) > 0 {
+			return l
+		}
+	}
+	if urgent {
+		return nil
+	}
+	for l := range drain(&q.ready) {
+		if !l.running && len(l.urgent)+len(l.jobs) > 0 {
+			return l
+		}
+	}
+	return nil
+}
+
+// drain takes lanes off a list until the loop ends.
+func drain(list *[]*lane) iter.Seq[*lane] {
+	return func(yield func(*lane) bool) {
 		for len(*list) > 0 {
 			l := (*list)[0]
 			(*list)[0] = nil
 			*list = (*list)[1:]
-			if !l.running && len(l.urgent)+len(l.jobs) > 0 {
-				return l
+			if !yield(l) {
+				return
 			}
 		}
 	}
-	return nil
 }
 
 // take appends the lane's next transaction to batch.
@@ -146,6 +176,7 @@ func (q *queue) release(l *lane) {
 		q.urgent = append(q.urgent, l)
 	case len(l.jobs) > 0:
 		q.ready = append(q.ready, l)
+		q.wake.Signal() // who gives it back may take urgent work only
 	default:
 		delete(q.lanes, l.lock.name)
 	}
@@ -156,6 +187,7 @@ func (q *queue) close() {
 	defer q.mu.Unlock()
 	q.closed = true
 	q.wake.Broadcast()
+	q.wakeUrgent.Broadcast()
 }
 
 // Waiting is how many commands wait for their turn.
@@ -188,10 +220,10 @@ func (s *Store) run(ctx context.Context, lock lockName, urgent bool, fn func(*tx
 
 // work is one worker. It lives as long as the store: its stack, grown once by
 // the engine, serves every transaction.
-func (s *Store) work() {
+func (s *Store) work(urgent bool) {
 	batch := make([]*job, 0, maxBatch)
 	for {
-		l, jobs, ok := s.queue.next(batch[:0])
+		l, jobs, ok := s.queue.next(batch[:0], urgent)
 		if !ok {
 			return
 		}

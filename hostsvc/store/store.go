@@ -77,7 +77,10 @@ func Open(ctx context.Context, engine Engine, options Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open the store: %w", err), engine.Close())
 	}
 	for range engine.Writers() {
-		s.workers.Go(s.work)
+		s.workers.Go(func() { s.work(false) })
+	}
+	if engine.Writers() > 1 {
+		s.workers.Go(func() { s.work(true) })
 	}
 	return s, nil
 }

@@ -48,7 +48,7 @@ var _ store.Engine = (*Engine)(nil)
 // Open connects to the database that dsn describes, a connection string as
 // libpq knows it. No error holds any part of it.
 func Open(ctx context.Context, dsn string) (*Engine, error) {
-	write, err := pool(ctx, dsn, writers)
+	write, err := pool(ctx, dsn, writers+1) // one for what is urgent
 	if err != nil {
 		return nil, err
 	}

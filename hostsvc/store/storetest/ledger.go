@@ -396,7 +396,7 @@ func testRowRoundTrip(t *testing.T, d Database) {
 		},
 		Seen:  authority.Seen{UID: "a", Generation: 4, Gone: true, Revoked: true},
 		Actor: authority.Actor{Name: "cy", Assurance: authority.ActorClaimed}, Cause: authority.CauseExpired, Reason: "why ü",
-		ApprovedBy: "di", IssuedAt: at, UpdatedAt: at.Add(time.Second), AuditID: "ae-1", EventHash: "hash", Unproven: true,
+		ApprovedBy: "di", ApprovedVia: "system:serviceaccount:flux:applier", ConfirmedBy: "ed", IssuedAt: at, UpdatedAt: at.Add(time.Second), AuditID: "ae-1", EventHash: "hash", Unproven: true,
 	}
 	row.Sum = row.Vector.Sum()
 	w.must(w.Fence(t.Context(), w.term, authority.Row{Key: key("w")}, row))

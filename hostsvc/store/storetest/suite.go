@@ -48,6 +48,19 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"I5_Linearizable", func(t *testing.T, d Database) { testLinearizable(t, open(t, d)) }},
 		{"I5_RowBeforeTheLockIsCurrent", testRowBeforeLock},
 		{"I5_DeposedLeader", testDeposed},
+		{"I5_LeaseAndCompleteEpoch", testLease},
+		{"I5_LeaseRenewal", testRenewal},
+		{"I5_NoCommitAfterTheLease", testLateCommit},
+		{"I5_NoCommitAfterTheLeaseInRealTime", testLateCommitRealTime},
+		{"I5_LeaseIsRenewedBesideCommands", testRenewalBesideCommands},
+		{"I5_StoreEpoch", testStoreEpoch},
+		{"I5_StoreEpochWaitsForWriters", testStoreEpochWaits},
+		{"I3_Claim", testClaim},
+		{"I6_Adopt", testAdopt},
+		{"I6_AdoptionGoesOnAfterAFault", testAdoptFaults},
+		{"I7_Proof", testProof},
+		{"I4_Archive", testArchive},
+		{"I3_Rebind", testRebind},
 		{"I6_Hold", testHold},
 		{"I6_HoldOfProcessedVersion", testHoldProcessed},
 		{"I6_HoldOvertaken", testHoldOvertaken},
@@ -122,17 +135,33 @@ func open(t testing.TB, d Database) *world { return openOn(t, d.Open(t)) }
 
 func openOn(t testing.TB, engine store.Engine) *world {
 	t.Helper()
+	w := openFresh(t, engine)
+	var err error
+	w.term, err = Vouch(t.Context(), w.Store)
+	w.must(err)
+	return w
+}
+
+// openFresh opens a store as a Host does: nobody leads, and it vouches for
+// nothing.
+func openFresh(t testing.TB, engine store.Engine) *world {
+	t.Helper()
 	c := newClock()
+	w := openAt(t, engine, c.Now)
+	w.clock = c
+	return w
+}
+
+func openAt(t testing.TB, engine store.Engine, now func() time.Time) *world {
+	t.Helper()
 	s, err := store.Open(t.Context(), engine, store.Options{
-		Now: c.Now, Log: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Errorf("the store ended the process: %v", err) },
+		Now: now, Log: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Errorf("the store ended the process: %v", err) },
 	})
 	if err != nil {
 		t.Fatalf("open the store: %v", err)
 	}
-	w := &world{Store: s, t: t, clock: c}
+	w := &world{Store: s, t: t}
 	t.Cleanup(func() { w.close() })
-	w.term, err = Vouch(t.Context(), s)
-	w.must(err)
 	return w
 }
 
