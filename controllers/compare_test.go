@@ -1,0 +1,148 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
+)
+
+var roundAt = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+// upToDate is a round that finds one row and its objects in agreement.
+func upToDate() (*comparison, *authority.Row) {
+	const id, name = "i", "plugin"
+	seen := view.New(authority.BuiltInPolicy())
+	bound := authority.Workspace{ID: "w", Namespace: "team", NamespaceUID: "n1"}
+	seen.SetBinding(bound)
+	installation := &authority.Installation{
+		UID: "o1", ID: id, Name: name, Version: "1", ManifestDigest: "d", Declared: contract.SetOf(contract.WriteTasks),
+		ServiceAccountNamespace: "p", ServiceAccountName: "p", ServiceAccountUID: "a1", ServiceAccountNamespaceUID: "m1",
+	}
+	c := &comparison{
+		rounds: &rounds{view: seen}, now: roundAt, policy: authority.BuiltInPolicy(),
+		installations: map[string]*authority.Installation{id: installation},
+		namespaces: map[string]*metav1.PartialObjectMetadata{"team": {ObjectMeta: metav1.ObjectMeta{
+			UID: types.UID(bound.NamespaceUID), Labels: map[string]string{v1alpha1.LabelWorkspaceID: "w"},
+		}}},
+		labelled:  map[string]int{"w": 1},
+		approvals: map[view.Place]version{{Namespace: "team", Name: name}: {uid: "u", generation: 3}},
+		fetched:   map[view.Place]*authority.Approval{},
+	}
+	row := &authority.Row{
+		Key: authority.Key{InstallationID: id, WorkspaceID: "w"}, Revision: 4, Act: "4-abcdef", State: authority.StateActive,
+		Granted: installation.Declared, Declared: installation.Declared, Allowed: c.policy.Allowed,
+		ExpiresAt: roundAt.Add(time.Second), Vector: authority.VectorOf(installation, &bound, c.policy),
+		Seen: authority.Seen{UID: "u", Generation: 3},
+	}
+	row.Sum = row.Vector.Sum()
+	return c, row
+}
+
+var whereItStands = view.Place{Namespace: "team", Name: "plugin"}
+
+func TestI6_ARoundSeesEveryDifference(t *testing.T) {
+	for name, change := range map[string]func(*comparison, *authority.Row){
+		"a newer version":     func(c *comparison, _ *authority.Row) { c.approvals[whereItStands] = version{uid: "u", generation: 4} },
+		"another object":      func(c *comparison, _ *authority.Row) { c.approvals[whereItStands] = version{uid: "v", generation: 3} },
+		"a deletion":          func(c *comparison, _ *authority.Row) { delete(c.approvals, whereItStands) },
+		"an uninstall":        func(c *comparison, _ *authority.Row) { delete(c.installations, "i") },
+		"another manifest":    func(c *comparison, _ *authority.Row) { c.installations["i"].ManifestDigest = "e" },
+		"a suspension":        func(c *comparison, _ *authority.Row) { c.installations["i"].Suspended = true },
+		"another account":     func(c *comparison, _ *authority.Row) { c.installations["i"].PrincipalChanged = true },
+		"a shared account":    func(c *comparison, _ *authority.Row) { c.installations["i"].ServiceAccountConflict = true },
+		"an older Host":       func(c *comparison, _ *authority.Row) { c.installations["i"].HostVersionUnsupported = true },
+		"no label":            func(c *comparison, _ *authority.Row) { c.namespaces["team"].Labels = nil },
+		"no namespace":        func(c *comparison, _ *authority.Row) { delete(c.namespaces, "team") },
+		"another namespace":   func(c *comparison, _ *authority.Row) { c.namespaces["team"].UID = "n2" },
+		"two namespaces":      func(c *comparison, _ *authority.Row) { c.labelled["w"] = 2 },
+		"another policy":      func(c *comparison, _ *authority.Row) { c.policy.Version += "+x" },
+		"expiry":              func(c *comparison, _ *authority.Row) { c.now = roundAt.Add(time.Second) },
+		"a hold":              func(_ *comparison, row *authority.Row) { row.Hold = &authority.Hold{State: authority.StateActive} },
+		"a row that starts":   func(_ *comparison, row *authority.Row) { row.Starting = true },
+		"a gate to open":      func(_ *comparison, row *authority.Row) { row.Gates = authority.GateSuspended },
+		"an object come back": func(_ *comparison, row *authority.Row) { row.Seen = authority.Seen{UID: "s", Gone: true} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, row := upToDate()
+			change(c, row)
+			if in, place := c.intent(row); c.settled(row, in, place) {
+				t.Error("not seen")
+			}
+		})
+	}
+}
+
+func TestARoundLeavesAloneWhatIsUpToDate(t *testing.T) {
+	for name, change := range map[string]func(*comparison, *authority.Row){
+		"a grant": func(*comparison, *authority.Row) {},
+		"a grant that its manifest can't do without": func(_ *comparison, row *authority.Row) {
+			row.Gates = authority.GateRequiredCapabilityUnavailable
+		},
+		"revoked and uninstalled": func(c *comparison, row *authority.Row) {
+			row.State = authority.StateRevoked
+			delete(c.installations, "i")
+		},
+		"revoked in a workspace that is gone": func(c *comparison, row *authority.Row) {
+			row.State, row.Seen.Gone = authority.StateRevoked, true
+			row.Vector.WorkspaceNamespace, row.Vector.WorkspaceNamespaceUID = "", ""
+			delete(c.namespaces, "team")
+		},
+		"deleted": func(c *comparison, row *authority.Row) {
+			row.State, row.Seen.Gone = authority.StateRevoked, true
+			delete(c.approvals, whereItStands)
+		},
+		"an object that is known to speak of another key": func(c *comparison, row *authority.Row) {
+			row.State, row.Seen.Gone = authority.StateRevoked, true
+			c.approvals[whereItStands] = version{uid: "v", generation: 1}
+			c.rounds.fetched = map[view.Place]*authority.Approval{whereItStands: {UID: "v", Generation: 1, WorkspaceID: "other"}}
+		},
+		"a grant that waits for its manifest": func(_ *comparison, row *authority.Row) {
+			row.Revision, row.State, row.Vector, row.Sum = 0, authority.StateNone, authority.Vector{}, authority.VectorSum{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, row := upToDate()
+			change(c, row)
+			if in, place := c.intent(row); !c.settled(row, in, place) {
+				t.Error("it costs a closer look in every round")
+			}
+		})
+	}
+}
+
+func TestAPoisonousObjectIsNoFaultOfTheAPIServer(t *testing.T) {
+	var number struct{ N int }
+	torn := json.Unmarshal([]byte(`{"N":"x"}`), &number)
+	for name, c := range map[string]struct {
+		err       error
+		poisonous bool
+	}{
+		"nothing":           {nil, false},
+		"its content":       {fmt.Errorf("read: %w", torn), true},
+		"too busy":          {apierrors.NewTooManyRequests("busy", 1), false},
+		"a timeout":         {fmt.Errorf("read: %w", apierrors.NewTimeoutError("slow", 1)), false},
+		"no way":            {&url.Error{Op: "Get", Err: errors.New("connection refused")}, false},
+		"cut off":           {fmt.Errorf("read: %w", io.ErrUnexpectedEOF), false},
+		"the round is over": {context.DeadlineExceeded, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if poisonous(c.err) != c.poisonous {
+				t.Errorf("%v", c.err)
+			}
+		})
+	}
+}
