@@ -33,6 +33,7 @@ type cluster struct {
 	view     *view.View
 	bindings *bindings
 	policies *policies
+	proof    *proof
 
 	// owned holds the IDs that the store has confirmed, by object UID.
 	owned sync.Map
@@ -41,6 +42,15 @@ type cluster struct {
 // Read implements fence.Intent.
 func (c *cluster) Read(ctx context.Context, key authority.Key) (fence.Reading, error) {
 	read, err := c.read(ctx, key)
+	if err != nil || read.Intent.Approval == nil {
+		return read.Reading, err
+	}
+	row, err := c.store.Row(ctx, key)
+	if err != nil {
+		return read.Reading, fmt.Errorf("read the row: %w", err)
+	}
+	place := fence.Object{Namespace: read.place.Namespace, Name: read.place.Name, UID: read.Intent.Approval.UID}
+	read.Intent.Approval.Checked, err = c.proof.checked(ctx, &row, place, read.Intent.Approval)
 	return read.Reading, err
 }
 

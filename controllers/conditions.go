@@ -84,11 +84,40 @@ func revokedBecause(row *authority.Row) string {
 		// A later revision, of a manifest for instance, that changed nothing.
 		cause = "it was taken away before"
 	}
-	return fmt.Sprintf("revoked, as of revision %d: %s; to grant again, "+grantAnew, row.Revision, cause, row.Act)
+	if ok && row.Actor.Name != "" {
+		cause += ": " + nameOfActor(row.Actor)
+	}
+	return fmt.Sprintf("revoked, as of revision %d of %s: %s; to grant again, "+grantAnew,
+		row.Revision, authority.Timestamp(row.UpdatedAt), cause, row.Act)
+}
+
+// nameOfActor says who it was, and whether that is certain.
+func nameOfActor(a authority.Actor) string {
+	if a.Assurance == authority.ActorVerified {
+		return a.Name
+	}
+	return a.Name + ", as claimed"
+}
+
+// inForce says what works, and what a reader should know of how it was granted.
+func inForce(r authority.Report, spec *v1alpha1.PluginCapabilityApprovalSpec) string {
+	row := r.Row
+	message := fmt.Sprintf("%d of %d declared capabilities work", r.Effective.Len(), r.Declared.Len())
+	if r.Review == nil && !row.ExpiresAt.IsZero() && (spec.ExpiresAt == nil || spec.ExpiresAt.After(row.ExpiresAt)) {
+		message += fmt.Sprintf(", until %s: the human policy %s caps how long such a grant lasts, whatever spec.expiresAt asks for",
+			authority.Timestamp(row.ExpiresAt), row.Vector.PolicyVersion)
+	}
+	if row.ApprovedVia != "" && row.ConfirmedBy != "" {
+		message += fmt.Sprintf("; spec.approvedBy and spec.confirmedBy were both claimed by %s: the cluster can't know that two humans looked", row.ApprovedVia)
+	}
+	if row.Unproven {
+		message += "; granted while the admission policies were not proven in force, so nobody has checked who approved: review it, and approve it again"
+	}
+	return message
 }
 
 // approvalReady tells whether what was granted works.
-func approvalReady(r authority.Report) metav1.Condition {
+func approvalReady(r authority.Report, spec *v1alpha1.PluginCapabilityApprovalSpec) metav1.Condition {
 	no := func(reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionReady, false, reason, message)
 	}
@@ -116,8 +145,7 @@ func approvalReady(r authority.Report) metav1.Condition {
 	case r.Effective == 0:
 		return no(v1alpha1.ReasonNothingGranted, "no capability that the manifest declares is granted")
 	default:
-		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonInForce,
-			fmt.Sprintf("%d of %d declared capabilities work", r.Effective.Len(), r.Declared.Len()))
+		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonInForce, inForce(r, spec))
 	}
 }
 
@@ -145,8 +173,9 @@ func waiting(r authority.Report) string {
 }
 
 // reviewRequired says what an approval asks for and doesn't get, and what a
-// human has to write to grant it.
-func reviewRequired(r authority.Report) metav1.Condition {
+// human has to write to grant it. doubt says why nobody has checked this version,
+// where that is the reason.
+func reviewRequired(r authority.Report, spec *v1alpha1.PluginCapabilityApprovalSpec, doubt string) metav1.Condition {
 	review := r.Review
 	if r.Waiting != nil {
 		c := condition(v1alpha1.ConditionReviewRequired, false, string(r.Waiting.Reason), "not known yet; see Fenced")
@@ -180,9 +209,32 @@ func reviewRequired(r authority.Report) metav1.Condition {
 		message = fmt.Sprintf("%s; a human who wants to grant sets spec.installationID to that ID, spec.supersedesAct to %q and spec.manifestDigest to %q", installationMismatch(r.Row.Key.InstallationID), review.Act, review.Digest)
 	case authority.ReviewWorkspaceMismatch:
 		message = workspaceMissing(r.Row.Key.WorkspaceID)
+	case authority.ReviewNotVerified:
+		message = "nobody has checked who wrote this version: " + would + "; " + doubt
+	case authority.ReviewConfirmationRequired:
+		message = confirmation(spec, would)
 	}
 	return condition(v1alpha1.ConditionReviewRequired, true, string(review.Reason), message)
 }
+
+// confirmation says how a second human comes to stand behind a spec.
+func confirmation(spec *v1alpha1.PluginCapabilityApprovalSpec, would string) string {
+	switch second := fmt.Sprintf("a human other than %s sets spec.confirmedBy to their own name, in a write that changes nothing else", spec.ApprovedBy); {
+	case spec.ApprovedVia != "":
+		return fmt.Sprintf("the human policy asks for two humans, and %s, which wrote this, is neither: what it claims in spec.approvedBy and spec.confirmedBy counts only under a policy with spec.acceptClaimedFourEyes; %s once a human approves with an account of their own and another one confirms",
+			spec.ApprovedVia, would)
+	case spec.ConfirmedBy == spec.ApprovedBy:
+		return fmt.Sprintf("the human policy asks for two humans, and spec.confirmedBy is spec.approvedBy: %s once %s", would, second)
+	default:
+		return fmt.Sprintf("the human policy asks for a second human: %s once %s", would, second)
+	}
+}
+
+// How a version that nobody has checked comes to count.
+const (
+	doubtAlways = "it came while the admission policies were not proven in force, and never counts; a human who wants that has it written anew: another human approves it, or the same one revokes it first and then approves"
+	doubtNow    = "the admission policies are not in force now: %s; once a platform admin has put that right, it counts by itself"
+)
 
 func list(set contract.CapabilitySet) string { return strings.Join(set.IDs(), ", ") }
 

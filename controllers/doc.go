@@ -12,5 +12,7 @@
 // +kubebuilder:rbac:groups="",resources=namespaces;serviceaccounts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=plugins.kandev.ai,resources=plugininstallations;plugincapabilityapprovals;humanpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=plugins.kandev.ai,resources=plugininstallations/status;plugincapabilityapprovals/status;humanpolicies/status,verbs=patch
-// +kubebuilder:rbac:groups=plugins.kandev.ai,resources=plugincapabilityapprovalevents,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=plugins.kandev.ai,resources=plugincapabilityapprovalevents,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 package controllers

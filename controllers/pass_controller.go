@@ -23,6 +23,8 @@ type passReconciler struct {
 	now    func() time.Time
 	// settled is told the ID of an installation one of whose rows has moved.
 	settled func(installationID string)
+	// told is given each row whose status is published.
+	told func(authority.Row)
 
 	mu        sync.Mutex
 	revisions map[authority.Key]uint64
@@ -59,6 +61,7 @@ func (r *passReconciler) Reconcile(ctx context.Context, key authority.Key) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("run a pass: %w", err)
 	}
+	r.told(result.Row)
 	if r.moved(result.Row) {
 		r.settled(key.InstallationID)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -59,8 +60,13 @@ type proof struct {
 	// after they were written.
 	settle time.Duration
 	log    logr.Logger
-	// turned is told each time the proof is lost or regained, by the leader only.
-	turned func(context.Context, turn)
+	// writtenAnew tells whether a version of an object after since, and up to
+	// generation, is of a write that the policies check whole.
+	writtenAnew func(ctx context.Context, object fence.Object, since, generation int64) (bool, error)
+	// turned is told each time that the leader finds the proof lost or regained;
+	// then resume is to have computed again what waited for it.
+	turned func(turn)
+	resume func(context.Context) error
 
 	// wake asks for an attempt at once.
 	wake chan struct{}
@@ -82,8 +88,9 @@ type standing struct {
 	state proofState
 	// why says what is wrong, for people; "" while nothing is.
 	why string
-	// pins are those that the proof is of.
-	pins string
+	// pins are those that the proof is of, epoch the store's when it was recorded.
+	pins  string
+	epoch uint64
 	// distrusted are the generations up to which nobody has checked an object, by
 	// its uid.
 	distrusted map[string]int64
@@ -104,7 +111,7 @@ const (
 func newProof(live client.Reader, writer client.Client, store Store, l *leader, namespace string, settle time.Duration, log logr.Logger) *proof {
 	return &proof{
 		live: live, writer: writer, store: store, leader: l, namespace: namespace, settle: settle, log: log,
-		turned: func(context.Context, turn) {}, wake: make(chan struct{}, 1),
+		wake:     make(chan struct{}, 1),
 		standing: standing{distrusted: map[string]int64{}}, known: make(chan struct{}),
 	}
 }
@@ -150,15 +157,18 @@ func (p *proof) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (p *proof) Start(ctx context.Context) error {
-	leading := p.leader.leading
 	for {
+		_, leading := p.leads()
 		wait := time.NewTimer(p.attempt(ctx))
+		_, begins := p.leader.state()
+		if leading {
+			begins = nil
+		}
 		select {
 		case <-wait.C:
 		case <-p.wake:
-		case <-leading:
+		case <-begins:
 			// What only the leader may record, it now may.
-			leading = nil
 		case <-ctx.Done():
 			wait.Stop()
 			return nil
@@ -368,7 +378,7 @@ func (p *proof) hold(ctx context.Context, pins string, noticed uint64) error {
 			return err
 		}
 	}
-	p.publish(ctx, v1alpha1.PolicyApprovals, standing{state: proofHeld, pins: pins, distrusted: distrusted, noticed: noticed})
+	p.publish(ctx, v1alpha1.PolicyApprovals, standing{state: proofHeld, pins: pins, epoch: term.StoreEpoch, distrusted: distrusted, noticed: noticed})
 	return nil
 }
 
@@ -405,8 +415,10 @@ func (p *proof) record(ctx context.Context, term fence.Term, recorded, pins stri
 			return nil, fmt.Errorf("list the rows: %w", err)
 		}
 		for i := range rows {
-			mark := &rows[i].Seen
-			seen[mark.UID] = max(seen[mark.UID], mark.Generation)
+			// An object that is gone for one key can be new to another.
+			if mark := &rows[i].Seen; !mark.Gone {
+				seen[mark.UID] = max(seen[mark.UID], mark.Generation)
+			}
 		}
 	}
 	unchecked := map[string]int64{}
@@ -450,9 +462,10 @@ func (p *proof) lose(ctx context.Context, policy, why string) {
 
 // leads returns the term of this process, if it leads.
 func (p *proof) leads() (fence.Term, bool) {
+	term, leading := p.leader.state()
 	select {
-	case <-p.leader.leading:
-		return p.leader.term, true
+	case <-leading:
+		return term, true
 	default:
 		return fence.Term{}, false
 	}
@@ -506,7 +519,13 @@ func (p *proof) publish(ctx context.Context, policy string, next standing) {
 	} else {
 		p.log.Info("The admission policies are not in force: no act is admitted", "why", next.why)
 	}
-	p.turned(ctx, turn{policy: policy, held: next.state == proofHeld, why: next.why, first: was == proofUnknown})
+	p.turned(turn{policy: policy, held: next.state == proofHeld, why: next.why, first: was == proofUnknown})
+	if next.state != proofHeld {
+		return
+	}
+	if err := p.resume(ctx); err != nil && ctx.Err() == nil {
+		p.log.Error(err, "What waited for the admission policies waits on, until something else moves it")
+	}
 }
 
 // turn is a change of the standing that the leader has noticed.
@@ -523,7 +542,7 @@ type turn struct {
 // approval that was read before this call: whether an act of it may be admitted.
 // For a version that is none by the row it is only what this process knows at
 // once.
-func (p *proof) checked(ctx context.Context, row *authority.Row, a *authority.Approval) (bool, error) {
+func (p *proof) checked(ctx context.Context, row *authority.Row, object fence.Object, a *authority.Approval) (bool, error) {
 	if a.Revoked || a.SupersedesAct != row.Act {
 		return p.believed(a.UID, a.Generation), nil
 	}
@@ -531,12 +550,21 @@ func (p *proof) checked(ctx context.Context, row *authority.Row, a *authority.Ap
 	if err != nil {
 		return false, err
 	}
-	if now.state != proofHeld || p.distrusts(a.UID, a.Generation) {
+	upTo := p.distrusts(a.UID)
+	if now.state != proofHeld || a.Generation <= upTo {
 		return false, nil
 	}
 	if row.Seen.UID == a.UID && row.Seen.Generation >= a.Generation {
 		// That it is not distrusted was settled when it was processed.
 		return true, nil
+	}
+	if upTo > 0 {
+		// The policies let everybody narrow, and a second human confirm: who did so
+		// with a version that nobody has checked has checked nothing of what is left.
+		anew, err := p.writtenAnew(ctx, object, upTo, a.Generation)
+		if err != nil || !anew {
+			return false, err
+		}
 	}
 	// Between two attempts the policies may have been away, or other ones. If the
 	// pins are what they were when they were proven, this version came under them.
@@ -554,7 +582,13 @@ func (p *proof) checked(ctx context.Context, row *authority.Row, a *authority.Ap
 // await returns the standing once it is known.
 func (p *proof) await(ctx context.Context) (standing, error) {
 	for {
+		term, leading := p.leads()
 		p.mu.Lock()
+		if leading && p.state == proofHeld && p.epoch != term.StoreEpoch {
+			// This process has begun another epoch since.
+			p.state, p.known = proofUnknown, make(chan struct{})
+			p.poke()
+		}
 		now, known := p.standing, p.known
 		p.mu.Unlock()
 		if now.state != proofUnknown {
@@ -576,18 +610,39 @@ func (p *proof) believed(uid string, generation int64) bool {
 	return p.state == proofHeld && p.noticed == p.changes.Load() && generation > p.distrusted[uid]
 }
 
-// distrusts tells whether nobody has checked a version, or ever will.
-func (p *proof) distrusts(uid string, generation int64) bool {
+// distrusts returns the generation up to which nobody has checked an object, or
+// ever will; 0 for none.
+func (p *proof) distrusts(uid string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return generation <= p.distrusted[uid]
+	return p.distrusted[uid]
 }
 
-// lack says what is wrong with the policies, "" for nothing.
-func (p *proof) lack() string {
+// doubt says, to people, why nobody has checked a version.
+func (p *proof) doubt(uid string, generation int64) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.why
+	if generation > p.distrusted[uid] && p.state == proofLost {
+		return fmt.Sprintf(doubtNow, shorten(p.why))
+	}
+	return doubtAlways
+}
+
+// resume has the approvals computed again that ask for what nobody has checked:
+// some may only have waited for the proof.
+func resume(ctx context.Context, cached client.Reader, pass func(authority.Key)) error {
+	var approvals v1alpha1.PluginCapabilityApprovalList
+	if err := cached.List(ctx, &approvals, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the approvals: %w", err)
+	}
+	for i := range approvals.Items {
+		o := &approvals.Items[i]
+		c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReviewRequired)
+		if c != nil && c.Reason == v1alpha1.ReasonNotVerified {
+			pass(authority.Key{InstallationID: o.Status.InstallationID, WorkspaceID: o.Spec.WorkspaceID})
+		}
+	}
+	return nil
 }
 
 // distrust notes what the ledger has recorded.

@@ -27,8 +27,6 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
 )
 
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
-
 const (
 	reportingController = "plugins.kandev.ai/plugin-host"
 	// freshFor is how long after a revision it is still told. A process that takes
@@ -256,27 +254,33 @@ func storyOf(event authority.Event) string {
 	return b.String()
 }
 
-// approval tells what turned between two statuses of an approval.
-func (r *recorder) approval(o *v1alpha1.PluginCapabilityApproval, before, after []metav1.Condition) {
+// status tells what turned between two statuses of an object.
+func (r *recorder) status(object client.Object, before, after []metav1.Condition) {
 	about := corev1.ObjectReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "PluginCapabilityApproval", Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+		APIVersion: v1alpha1.GroupVersion.String(), Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 	}
-	if c := turned(before, after, v1alpha1.ConditionReviewRequired, func(c *metav1.Condition) string {
-		if c.Status != metav1.ConditionTrue {
-			return ""
-		}
-		return c.Reason
-	}); c != nil {
+	lost := v1alpha1.ConditionReady
+	switch object.(type) {
+	case *v1alpha1.PluginCapabilityApproval:
+		about.Kind = "PluginCapabilityApproval"
+	case *v1alpha1.PluginInstallation:
+		about.Kind, lost = "PluginInstallation", v1alpha1.ConditionAccepted
+	default:
+		return
+	}
+	if c := turned(before, after, v1alpha1.ConditionReviewRequired, required); c != nil {
 		r.condition(about, c, v1alpha1.EventReasonReviewRequired, "Review", c.Reason+": "+c.Message)
 	}
-	r.lost(about, turned(before, after, v1alpha1.ConditionReady, historyLost))
+	if c := turned(before, after, lost, historyLost); c != nil {
+		r.condition(about, c, v1alpha1.EventReasonHistoryLost, "Refuse", c.Message)
+	}
 }
 
-// installation is the same for an installation.
-func (r *recorder) installation(o *v1alpha1.PluginInstallation, before, after []metav1.Condition) {
-	r.lost(corev1.ObjectReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "PluginInstallation", Name: o.Name, UID: o.UID,
-	}, turned(before, after, v1alpha1.ConditionAccepted, historyLost))
+func required(c *metav1.Condition) string {
+	if c.Status != metav1.ConditionTrue {
+		return ""
+	}
+	return c.Reason
 }
 
 func historyLost(c *metav1.Condition) string {
@@ -284,12 +288,6 @@ func historyLost(c *metav1.Condition) string {
 		return ""
 	}
 	return c.Reason
-}
-
-func (r *recorder) lost(about corev1.ObjectReference, c *metav1.Condition) {
-	if c != nil {
-		r.condition(about, c, v1alpha1.EventReasonHistoryLost, "Refuse", c.Message)
-	}
 }
 
 // turned returns a condition if what it says, "" for nothing, is something else

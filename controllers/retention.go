@@ -19,8 +19,6 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/authority"
 )
 
-// +kubebuilder:rbac:groups=plugins.kandev.ai,resources=plugincapabilityapprovalevents,verbs=delete
-
 const (
 	retentionEvery = time.Hour
 	// keepNewest is how many of each sequence's newest events are never pruned:
@@ -43,7 +41,7 @@ type retention struct {
 	writer client.Client
 	store  Store
 	leader *leader
-	// keep is how old an event must be to go.
+	// keep is how old an event must be to go for its age; zero: none does.
 	keep time.Duration
 	now  func() time.Time
 	log  logr.Logger
@@ -62,12 +60,12 @@ func (r *retention) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable.
 func (r *retention) Start(ctx context.Context) error {
-	if _, err := r.leader.wait(ctx); err != nil {
-		return nil //nolint:nilerr // the context ended
-	}
 	ticker := time.NewTicker(retentionEvery)
 	defer ticker.Stop()
 	for {
+		if _, err := r.leader.wait(ctx); err != nil {
+			return nil //nolint:nilerr // the context ended
+		}
 		err := r.leader.current(ctx)
 		if err == nil {
 			err = r.once(ctx)
@@ -156,7 +154,7 @@ func (r *retention) due(sequences map[authority.Key][]stored) map[authority.Key]
 	before := r.now().Add(-r.keep)
 	for key, sequence := range sequences {
 		n := 0
-		for n < len(sequence)-keepNewest && sequence[n].created.Before(before) {
+		for r.keep > 0 && n < len(sequence)-keepNewest && sequence[n].created.Before(before) {
 			n++
 		}
 		if n > 0 {

@@ -7,7 +7,11 @@ import (
 	"io"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -59,6 +63,25 @@ type Options struct {
 	// commit after the beginning of a round: at least three times as long.
 	RoundEvery time.Duration
 	LeaseLife  time.Duration
+	// ProofSettle is how long admission policies that were never proven in force
+	// must hold before they count: longer than the slowest API server takes to
+	// enforce what was written.
+	ProofSettle time.Duration
+	// EventRetention is how old an event of authority must be to be pruned from the
+	// API for its age, once the store has it; zero: none is.
+	EventRetention time.Duration
+}
+
+// AddToScheme registers the kinds that the controllers read and write.
+func AddToScheme(scheme *runtime.Scheme) error {
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, admissionregistrationv1.AddToScheme, eventsv1.AddToScheme, v1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("register the kinds: %w", err)
+		}
+	}
+	return nil
 }
 
 // CacheOptions are the cache's options that the controllers need: no kind is
@@ -100,8 +123,10 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	bound := &bindings{store: o.Store, view: o.View}
-	policy := &policies{live: live, builtIn: o.Policy}
-	objects := &cluster{live: live, store: o.Store, view: o.View, bindings: bound, policies: policy}
+	// What many passes read alike, they read together.
+	together := newShared(live)
+	policy := &policies{live: together, builtIn: o.Policy}
+	objects := &cluster{live: together, store: o.Store, view: o.View, bindings: bound, policies: policy}
 	status := newStatuses(live, writer, o.Now)
 	history := &events{live: live, writer: writer}
 	stores := &marks{live: live, writer: writer, namespace: o.Namespace}
@@ -119,13 +144,26 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	lead := newLeader(o.Store, history, bound, o.View, stores, known, log.WithName("leader"))
+	notes := newRecorder(history, writer, o.View, o.Now, log.WithName("recorder"))
+	status.told = notes.status
+	admitted := newProof(live, writer, o.Store, lead, o.Namespace, o.ProofSettle, log.WithName("proof"))
+	if err := admitted.register(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	admitted.writtenAnew, approvals.believed = approvals.writtenAnew, admitted.believed
+	admitted.turned = notes.proof
+	admitted.resume = func(ctx context.Context) error { return resume(ctx, mgr.GetClient(), passes.add) }
+	objects.proof, status.doubt = admitted, admitted.doubt
 	fresh := &rounds{
 		store: o.Store, live: live, cluster: objects, bindings: bound, policies: policy, history: approvals, view: o.View,
 		marks: stores, leader: lead, passes: passes, uninstalls: uninstalls,
 		every: o.RoundEvery, life: o.LeaseLife, now: o.Now, log: log.WithName("rounds"),
 	}
 	lead.all = fresh.all
-	for _, runnable := range []manager.Runnable{known, approvals, views, fresh, lead} {
+	for _, runnable := range []manager.Runnable{
+		known, approvals, views, fresh, lead, notes, admitted,
+		&retention{live: live, writer: writer, store: o.Store, leader: lead, keep: o.EventRetention, now: o.Now, log: log.WithName("retention")},
+	} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("add %T to the manager: %w", runnable, err)
 		}
@@ -144,7 +182,11 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 			MaxConcurrentReconciles: passWorkers, ReconciliationTimeout: passTimeout, EnableWarmup: new(true),
 		}).
 		Complete(&passReconciler{
-			pass:   &fence.Pass{Intent: objects, History: approvals, Events: history, Ledger: o.Store, Status: status, Now: o.Now, Random: o.Random},
+			pass: &fence.Pass{
+				Intent: objects, History: approvals, Events: history, Ledger: distrusting{o.Store, admitted}, Status: status,
+				Now: o.Now, Random: o.Random,
+			},
+			told:   notes.revision,
 			leader: lead, view: o.View, store: o.Store, now: o.Now, revisions: map[authority.Key]uint64{},
 			settled: func(installationID string) {
 				if name, ok := o.View.InstallationName(installationID); ok {

@@ -37,6 +37,10 @@ type statuses struct {
 	live   client.Reader
 	writer client.Client
 	now    func() time.Time
+	// doubt says why nobody has checked a version of an approval.
+	doubt func(uid string, generation int64) string
+	// told is given the conditions before and after each write.
+	told func(object client.Object, before, after []metav1.Condition)
 
 	mu sync.Mutex
 	// written are the statuses that this process wrote last, digested.
@@ -44,7 +48,10 @@ type statuses struct {
 }
 
 func newStatuses(live client.Reader, writer client.Client, now func() time.Time) *statuses {
-	return &statuses{live: live, writer: writer, now: now, written: map[types.UID][sha256.Size]byte{}}
+	return &statuses{
+		live: live, writer: writer, now: now, written: map[types.UID][sha256.Size]byte{},
+		doubt: func(string, int64) string { return doubtAlways }, told: func(client.Object, []metav1.Condition, []metav1.Condition) {},
+	}
 }
 
 // tampered passes updates of a status that this process has not written: it is
@@ -109,7 +116,7 @@ func (s *statuses) Apply(ctx context.Context, object fence.Object, report author
 	if string(approval.UID) != object.UID || approval.ResourceVersion != object.ResourceVersion {
 		return fence.ErrConflict
 	}
-	status := reported(report)
+	status := reported(report, &approval.Spec, s.doubt(object.UID, approval.Generation))
 	if before := approval.Status; report.Waiting != nil && before.InstallationID == status.InstallationID && before.Revision > status.Revision {
 		// A revision never goes back, and this one says what is lost.
 		status.Revision, status.Act = before.Revision, before.Act
@@ -118,7 +125,7 @@ func (s *statuses) Apply(ctx context.Context, object fence.Object, report author
 }
 
 // reported is the status of a row. Conditions are not stamped yet.
-func reported(r authority.Report) v1alpha1.PluginCapabilityApprovalStatus {
+func reported(r authority.Report, spec *v1alpha1.PluginCapabilityApprovalSpec, doubt string) v1alpha1.PluginCapabilityApprovalStatus {
 	row := r.Row
 	status := v1alpha1.PluginCapabilityApprovalStatus{
 		InstallationID: row.Key.InstallationID,
@@ -131,7 +138,7 @@ func reported(r authority.Report) v1alpha1.PluginCapabilityApprovalStatus {
 		ApprovedBy: row.ApprovedBy, ApprovedVia: row.ApprovedVia, ConfirmedBy: row.ConfirmedBy,
 		ApproverAssurance: approverOf(&row), IssuedAt: seconds(row.IssuedAt), UpdatedAt: seconds(row.UpdatedAt),
 		LastAuditID: row.AuditID,
-		Conditions:  []metav1.Condition{approvalReady(r), approvalFenced(r), reviewRequired(r)},
+		Conditions:  []metav1.Condition{approvalReady(r, spec), approvalFenced(r), reviewRequired(r, spec, doubt)},
 	}
 	switch {
 	case row.State == authority.StateNone:
@@ -175,14 +182,22 @@ func pending(before v1alpha1.PluginCapabilityApprovalStatus, reason, message str
 func (s *statuses) applyApproval(ctx context.Context, object *v1alpha1.PluginCapabilityApproval, status v1alpha1.PluginCapabilityApprovalStatus) error {
 	status.ObservedGeneration = object.Generation
 	status.Conditions = stamp(status.Conditions, object.Status.Conditions, object.Generation, s.now())
-	return s.apply(ctx, object, "PluginCapabilityApproval", &object.Status, &status)
+	if err := s.apply(ctx, object, "PluginCapabilityApproval", &object.Status, &status); err != nil {
+		return err
+	}
+	s.told(object, object.Status.Conditions, status.Conditions)
+	return nil
 }
 
 // applyInstallation is the same for installations.
 func (s *statuses) applyInstallation(ctx context.Context, object *v1alpha1.PluginInstallation, status v1alpha1.PluginInstallationStatus) error {
 	status.ObservedGeneration = object.Generation
 	status.Conditions = stamp(status.Conditions, object.Status.Conditions, object.Generation, s.now())
-	return s.apply(ctx, object, "PluginInstallation", &object.Status, &status)
+	if err := s.apply(ctx, object, "PluginInstallation", &object.Status, &status); err != nil {
+		return err
+	}
+	s.told(object, object.Status.Conditions, status.Conditions)
+	return nil
 }
 
 // apply does nothing when nothing changes: the steady state writes nothing. The

@@ -42,6 +42,9 @@ type watch struct {
 	cluster  *cluster
 	bindings *bindings
 	log      logr.Logger
+	// believed tells whether somebody has checked a version, as far as is known at
+	// once.
+	believed func(uid string, generation int64) bool
 	// narrowed is told each key whose row got a hold, or whose approval is gone.
 	narrowed func(authority.Key)
 
@@ -63,6 +66,9 @@ type watched struct {
 	// every version was handled.
 	last version
 	from int64
+	// anew is the newest generation that was handled and is of a write that does
+	// more than narrow or confirm, as far as the one before it was handled too.
+	anew int64
 }
 
 // version is one version of an approval object; spec is nil when it is gone.
@@ -75,6 +81,7 @@ type version struct {
 func newWatch(v *view.View, ledger fence.Ledger, c *cluster, b *bindings, log logr.Logger) *watch {
 	return &watch{
 		view: v, ledger: ledger, cluster: c, bindings: b, log: log,
+		believed: func(string, int64) bool { return false },
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[view.Place](retryLeast, retryMost)),
 		objects: map[view.Place]*watched{}, handled: make(chan struct{}),
@@ -234,6 +241,14 @@ func (w *watch) done(place view.Place, cur version) {
 	if object.last.uid != cur.uid || cur.generation > object.last.generation+1 {
 		object.from = cur.generation
 	}
+	switch before := object.last; {
+	case before.uid != cur.uid && cur.generation == 1:
+		object.anew = 1
+	case before.uid != cur.uid:
+		object.anew = 0
+	case before.spec != nil && cur.spec != nil && !narrowsOrConfirms(before.spec, cur.spec):
+		object.anew = cur.generation
+	}
 	object.last = cur
 	if cur.spec == nil && len(object.pending) == 0 && object.newest == cur {
 		delete(w.objects, place)
@@ -267,6 +282,35 @@ func (w *watch) WatchedFrom(ctx context.Context, object fence.Object, generation
 			return 0, fmt.Errorf("wait for the watch of approval %s/%s: %w", object.Namespace, object.Name, ctx.Err())
 		}
 	}
+}
+
+// writtenAnew tells whether this process has handled a version of an object, after
+// since and up to generation, of a write that the admission policies check whole.
+// The answer is no where it hasn't handled exactly up to generation.
+func (w *watch) writtenAnew(ctx context.Context, object fence.Object, since, generation int64) (bool, error) {
+	from, err := w.WatchedFrom(ctx, object, generation)
+	if err != nil || from == 0 {
+		return false, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known := w.objects[view.Place{Namespace: object.Namespace, Name: object.Name}]
+	return known != nil && known.last.uid == object.UID && known.last.generation == generation && known.anew > since, nil
+}
+
+// narrowsOrConfirms tells whether a write needs nobody's right to approve, by the
+// admission policies: it takes away, or adds the second human.
+func narrowsOrConfirms(before, after *authority.Approval) bool {
+	for _, id := range after.Unknown {
+		if !slices.Contains(before.Unknown, id) {
+			return false
+		}
+	}
+	return before.InstallationID == after.InstallationID && before.WorkspaceID == after.WorkspaceID &&
+		before.ManifestDigest == after.ManifestDigest && before.SupersedesAct == after.SupersedesAct &&
+		before.ApprovedBy == after.ApprovedBy && before.ApprovedVia == after.ApprovedVia &&
+		before.Capabilities.Covers(after.Capabilities) && (after.Revoked || !before.Revoked) &&
+		(before.ExpiresAt.IsZero() || !after.ExpiresAt.IsZero() && !after.ExpiresAt.After(before.ExpiresAt))
 }
 
 // handle makes what a version takes away durable, in every row that it may
@@ -321,6 +365,10 @@ func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Pla
 		before = nil
 	}
 	after := cur.spec
+	if after != nil {
+		after = new(*cur.spec)
+		after.Checked = w.believed(cur.uid, cur.generation)
+	}
 	confirmed := row.Seen.UID == cur.uid
 	if !confirmed {
 		// Most versions of another object narrow nothing; those need no read.

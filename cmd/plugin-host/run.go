@@ -14,7 +14,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/controllers"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
@@ -38,10 +36,11 @@ import (
 
 const (
 	leaderElectionID = "plugin-host.plugins.kandev.ai"
-	// leaseLife is how long commands commit after a round of freshness began, and
-	// roundEvery how often there is one: two can fail before anybody notices.
-	leaseLife  = 15 * time.Second
-	roundEvery = 5 * time.Second
+	// roundsInALease is how many rounds begin in the time of a lease: two can fail
+	// before anybody notices.
+	roundsInALease = 3
+	// proofSettle is how long new admission policies must hold before they count.
+	proofSettle = 3 * time.Second
 	// pruneEvery is how often versions that no list can show any more go.
 	pruneEvery = time.Minute
 	// rootEvery is how often what moved in the chains is rooted.
@@ -99,7 +98,8 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	}
 	if err := controllers.Add(ctx, mgr, controllers.Options{
 		Store: ledger{durable}, View: seen, Policy: policy, Now: time.Now, Random: rand.Reader,
-		Namespace: s.namespace, AdoptFrom: s.adoptFrom, RoundEvery: roundEvery, LeaseLife: leaseLife,
+		Namespace: s.namespace, AdoptFrom: s.adoptFrom, RoundEvery: s.lease / roundsInALease, LeaseLife: s.lease,
+		ProofSettle: proofSettle, EventRetention: s.eventRetention,
 	}); err != nil {
 		return fmt.Errorf("add the controllers: %w", err)
 	}
@@ -186,10 +186,8 @@ func openEngine(ctx context.Context, s settings) (store.Engine, error) {
 
 func newManager(s settings, cluster *rest.Config, log *slog.Logger) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("register the kinds: %w", err)
-		}
+	if err := controllers.AddToScheme(scheme); err != nil {
+		return nil, err //nolint:wrapcheck // it says what it did
 	}
 	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()), Cache: controllers.CacheOptions(),
@@ -197,6 +195,7 @@ func newManager(s settings, cluster *rest.Config, log *slog.Logger) (manager.Man
 		HealthProbeBindAddress: s.healthListen,
 		LeaderElection:         s.leaderElect, LeaderElectionID: leaderElectionID,
 		LeaderElectionNamespace: s.leaderElectionNamespace,
+		LeaseDuration:           &s.leaderLease, RenewDeadline: new(s.leaderLease * 2 / 3), RetryPeriod: new(s.leaderLease * 2 / 15),
 		// The lease has connections of its own: no load delays its renewal.
 		LeaderElectionConfig: rest.CopyConfig(cluster),
 		// The process ends when the manager does, and fences check the term.

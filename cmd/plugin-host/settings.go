@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -32,6 +33,7 @@ type settings struct {
 	postgresDSNFile string
 	seedFile        string
 	adoptFrom       string
+	eventRetention  time.Duration
 
 	grpcListen    string
 	tlsCertFile   string
@@ -42,7 +44,12 @@ type settings struct {
 	namespace               string
 	leaderElect             bool
 	leaderElectionNamespace string
+	leaderLease             time.Duration
+	lease                   time.Duration
 }
+
+// shortestLease is the least that a lease can last: its renewals need time.
+const shortestLease = time.Second
 
 func parse(args []string, out io.Writer) (settings, error) {
 	var s settings
@@ -54,6 +61,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&s.postgresDSNFile, "postgres-dsn-file", "", "`file` that holds the connection string of PostgreSQL")
 	flags.StringVar(&s.adoptFrom, "store-adopt-from", "", "`uid` of the kube-system namespace of the cluster whose store this was: take it over; all that was granted there ends")
 	flags.StringVar(&s.seedFile, "seed-file", "", "YAML `file` of workspaces to insert at the start; those that exist are left alone")
+	flags.DurationVar(&s.eventRetention, "event-retention", defaultRetention, "how old an event of authority must be to be pruned from the API once the store has it, a `duration`; 0: only what a workspace has too many of goes")
 	flags.StringVar(&s.grpcListen, "grpc-listen", ":8443", "`address` of the Host, gRPC over TLS")
 	flags.StringVar(&s.tlsCertFile, "tls-cert-file", "", "`file` of the serving certificate, PEM; read again when it changes")
 	flags.StringVar(&s.tlsKeyFile, "tls-key-file", "", "`file` of its private key, PEM")
@@ -62,6 +70,8 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&s.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the Host's own `namespace`, where the cluster remembers its store; empty: that of --leader-election-namespace, else that of the pod")
 	flags.BoolVar(&s.leaderElect, "leader-elect", true, "let one process at a time move authority")
 	flags.StringVar(&s.leaderElectionNamespace, "leader-election-namespace", "", "`namespace` of the leader's lease; empty: --namespace")
+	flags.DurationVar(&s.leaderLease, "leader-lease-duration", 15*time.Second, "`time` that a leader which gives no sign keeps its lease; another process leads after it")
+	flags.DurationVar(&s.lease, "lease-duration", 15*time.Second, "`time` that commands commit after the last comparison with the API server: what is revoked ends at most two seconds later, whatever fails")
 	if err := flags.Parse(args); err != nil {
 		return s, err //nolint:wrapcheck // it names the flag
 	}
@@ -90,13 +100,27 @@ func (s *settings) check() error {
 	if s.kubeconfig != "" {
 		required = append(required, struct{ flag, value string }{"namespace", s.namespace})
 	}
+	if s.eventRetention < 0 {
+		return fmt.Errorf("--event-retention: %s is no age", s.eventRetention)
+	}
 	for _, r := range required {
 		if r.value == "" {
 			return fmt.Errorf("--%s is required", r.flag)
 		}
 	}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{{"leader-lease-duration", s.leaderLease}, {"lease-duration", s.lease}} {
+		if d.value < shortestLease {
+			return fmt.Errorf("--%s: %v is less than %v", d.flag, d.value, shortestLease)
+		}
+	}
 	return nil
 }
+
+// defaultRetention is 90 days.
+const defaultRetention = 90 * 24 * time.Hour
 
 // podNamespace is where a pod finds the name of its namespace.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
