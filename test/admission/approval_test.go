@@ -258,7 +258,7 @@ func grants() []how {
 		}
 	}
 	return []how{
-		{"create", func(ctx SpecContext, who person, a *v1alpha1.PluginCapabilityApproval) error {
+		{"create", func(ctx SpecContext, who person, _ *v1alpha1.PluginCapabilityApproval) error {
 			other := approval("")
 			sign(who, other)
 			return who.Create(ctx, other, client.DryRunAll)

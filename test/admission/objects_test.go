@@ -84,14 +84,19 @@ func edits(ctx context.Context, who person, object client.Object, spec patch) er
 
 func sends(ctx context.Context, who person, object client.Object, whole patch, options ...client.PatchOption) error {
 	GinkgoHelper()
-	body, err := json.Marshal(whole)
-	Expect(err).NotTo(HaveOccurred())
 	copied, ok := object.DeepCopyObject().(client.Object)
 	Expect(ok).To(BeTrue())
-	if err := who.Patch(ctx, copied, client.RawPatch(types.MergePatchType, body), options...); err != nil {
+	if err := who.Patch(ctx, copied, merge(whole), options...); err != nil {
 		return fmt.Errorf("patch as %s: %w", who.name, err)
 	}
 	return nil
+}
+
+func merge(whole patch) client.Patch {
+	GinkgoHelper()
+	body, err := json.Marshal(whole)
+	Expect(err).NotTo(HaveOccurred())
+	return client.RawPatch(types.MergePatchType, body)
 }
 
 // beRefusedBy matches the policy's refusal with the texts in it.

@@ -83,7 +83,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(20 * time.Second)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, rbacv1.AddToScheme, admissionregistrationv1.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme,
+		corev1.AddToScheme, rbacv1.AddToScheme, authenticationv1.AddToScheme, admissionregistrationv1.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		Expect(add(scheme)).To(Succeed())
 	}
@@ -124,8 +124,9 @@ func machines() []person { return []person{bot, node, component, anonymous, cont
 // everybody is each kind of identity.
 func everybody() []person { return append(machines(), administrator, dora, ada, grace, flux) }
 
-// overlay renders config/admission with the patch that its comment documents.
-func overlay() []byte {
+// overlay renders config/admission with the patch that its comment documents, and
+// with the component that fills in names if asked for.
+func overlay(stamping ...string) []byte {
 	GinkgoHelper()
 	dir, err := filepath.EvalSymlinks(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
@@ -134,6 +135,10 @@ func overlay() []byte {
 	base, err = filepath.Rel(dir, base)
 	Expect(err).NotTo(HaveOccurred())
 	text := "resources:\n- " + base + "\n" + documentedPatch()
+	for _, component := range stamping {
+		text += strings.TrimPrefix(strings.ReplaceAll(documentedPatch(), "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"), "patches:\n")
+		text += "components:\n- " + filepath.Join(base, component) + "\n"
+	}
 	Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600)).To(Succeed())
 	out, err := exec.Command("kustomize", "build", dir).Output()
 	Expect(err).NotTo(HaveOccurred(), "run `make tools` and put the tools on PATH")
