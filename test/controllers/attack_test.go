@@ -34,7 +34,7 @@ func waits(cause string) func(Gomega, *approval) {
 
 // writeStatus is somebody with the right to write it, through the API server.
 func writeStatus(ctx context.Context, o client.Object, patch string) error {
-	return api.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("somebody"))
+	return powerful.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("somebody"))
 }
 
 // refuseWrites has an admission policy refuse what expression doesn't allow, until
@@ -100,7 +100,7 @@ var _ = Describe("an API server that refuses", func() {
 
 	It("I4 I6: events: a revocation takes power away at once, and is recorded when it can be", func(ctx SpecContext) {
 		stop := refuseWrites(ctx, "plugincapabilityapprovalevents", "false")
-		Eventually(func() error { return api.Create(ctx, forgery(ctx, s.key(ctx)), client.DryRunAll) }).Should(MatchError(ContainSubstring("in the way")))
+		Eventually(func() error { return powerful.Create(ctx, forgery(ctx, s.key(ctx)), client.DryRunAll) }).Should(MatchError(ContainSubstring("in the way")))
 		before := failures("pass")
 		used := s.spec(ctx, writeTasks)
 		revoking := used
@@ -135,7 +135,7 @@ var _ = Describe("an API server that refuses", func() {
 
 	It("I4: events: a widening waits, and what was granted before goes on", func(ctx SpecContext) {
 		stop := refuseWrites(ctx, "plugincapabilityapprovalevents", "false")
-		Eventually(func() error { return api.Create(ctx, forgery(ctx, s.key(ctx)), client.DryRunAll) }).Should(MatchError(ContainSubstring("in the way")))
+		Eventually(func() error { return powerful.Create(ctx, forgery(ctx, s.key(ctx)), client.DryRunAll) }).Should(MatchError(ContainSubstring("in the way")))
 		wider := s.spec(ctx, writeTasks, readTasks)
 		wider.SupersedesAct = s.approval(ctx).Status.Act
 		s.apply(ctx, wider)
@@ -149,7 +149,7 @@ var _ = Describe("an API server that refuses", func() {
 
 	It("I6 I7: everything, while a revocation is held: self-heal meanwhile brings nothing back", func(ctx SpecContext) {
 		stop := refuseWrites(ctx, "plugincapabilityapprovalevents", "false")
-		Eventually(func() error { return api.Create(ctx, forgery(ctx, s.key(ctx)), client.DryRunAll) }).Should(MatchError(ContainSubstring("in the way")))
+		Eventually(func() error { return powerful.Create(ctx, forgery(ctx, s.key(ctx)), client.DryRunAll) }).Should(MatchError(ContainSubstring("in the way")))
 		used := s.spec(ctx, writeTasks)
 		revoking := used
 		revoking.State = v1alpha1.StateRevoked
@@ -191,7 +191,7 @@ var _ = Describe("an API server that refuses", func() {
 
 	It("I4: an event that somebody forged: nothing follows from it, and its removal is all it takes", func(ctx SpecContext) {
 		forged := forgery(ctx, s.key(ctx))
-		Expect(api.Create(ctx, forged)).To(Succeed())
+		Expect(powerful.Create(ctx, forged)).To(Succeed())
 		revoking := s.spec(ctx, writeTasks)
 		revoking.State = v1alpha1.StateRevoked
 		s.apply(ctx, revoking)
@@ -205,7 +205,7 @@ var _ = Describe("an API server that refuses", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(row.Revision).To(BeEquivalentTo(1))
 		Expect(row.Hold).NotTo(BeNil())
-		Expect(api.Delete(ctx, forged)).To(Succeed())
+		Expect(powerful.Delete(ctx, forged)).To(Succeed())
 		s.converged(ctx, h, revoked)
 		Expect(story(ctx, s.key(ctx))).To(Equal([]string{"Grant Human", "Revoke Human"}))
 	})

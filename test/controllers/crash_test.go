@@ -178,7 +178,7 @@ var _ = Describe("I3 I4 I7: a process killed", func() {
 		thief.install(ctx, readTasks, writeTasks)
 		claimed := thief.installation(ctx)
 		claimed.Status.InstallationID = key.InstallationID
-		Expect(api.Status().Update(ctx, claimed)).To(Succeed())
+		Expect(powerful.Status().Update(ctx, claimed)).To(Succeed())
 		Expect(api.Delete(ctx, s.installation(ctx))).To(Succeed())
 
 		h = start(db)

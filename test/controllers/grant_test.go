@@ -46,8 +46,8 @@ var _ = Describe("a human act", func() {
 		key := s.key(ctx)
 		Expect(story(ctx, key)).To(Equal([]string{"Grant Human"}))
 		Expect(history(ctx, key)[0].Spec).To(And(
-			HaveField("Actor", v1alpha1.Actor{Name: "ada@example.com", Assurance: v1alpha1.AssuranceClaimed}),
-			HaveField("Unproven", true), HaveField("AuditID", o.Status.LastAuditID)))
+			HaveField("Actor", v1alpha1.Actor{Name: "ada@example.com", Assurance: v1alpha1.AssuranceVerified}),
+			HaveField("Unproven", false), HaveField("AuditID", o.Status.LastAuditID)))
 		Expect(fields(kubectl(ctx, "get", "pca", "-n", s.namespace, "--no-headers"))).To(ContainElements(
 			s.workspace, s.plugin, "Active", "1", "2/3", "ada@example.com"))
 		Eventually(func(g Gomega) {
@@ -64,14 +64,14 @@ var _ = Describe("a human act", func() {
 		used := s.spec(ctx, readTasks, writeTasks)
 
 		narrower := s.spec(ctx, readTasks)
-		narrower.ChangedBy = "grace@example.com"
-		s.apply(ctx, narrower)
+		narrower.ChangedBy = grace
+		s.applyAs(ctx, as(grace), narrower)
 		o := s.settled(ctx, func(g Gomega, o *approval) {
 			g.Expect(o.Status.EffectiveCapabilities).To(ConsistOf(readTasks))
 		})
 		s.refused(ctx, h, s.key(ctx), contract.ReasonMissingCapabilityApproval)
 		Expect(history(ctx, s.key(ctx))[1].Spec).To(And(
-			HaveField("Type", v1alpha1.EventNarrow), HaveField("Actor.Name", "grace@example.com")))
+			HaveField("Type", v1alpha1.EventNarrow), HaveField("Actor", v1alpha1.Actor{Name: grace, Assurance: v1alpha1.AssuranceVerified})))
 
 		s.apply(ctx, used)
 		again := s.settled(ctx, usedAgain)

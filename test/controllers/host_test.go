@@ -63,6 +63,7 @@ func newDatabase(ctx context.Context, engine string) *database {
 	path := filepath.Join(GinkgoT().TempDir(), "host.db")
 	d := &database{open: func() (store.Engine, error) { return sqlite.Open(path) }, path: path, namespace: unique("host")}
 	newNamespace(ctx, d.namespace)
+	letHostIn(ctx, d.namespace)
 	return d
 }
 
@@ -73,6 +74,7 @@ func databaseAt(ctx context.Context, dsn string) *database {
 		namespace: unique("host"),
 	}
 	newNamespace(ctx, d.namespace)
+	letHostIn(ctx, d.namespace)
 	return d
 }
 
@@ -278,7 +280,7 @@ func run(h *host) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
 	skipNames := true
-	reach := rest.CopyConfig(config)
+	reach := asHost(config)
 	reach.Dial = h.wire.dial
 	mgr, err := ctrl.NewManager(reach, ctrl.Options{
 		Scheme: scheme, Logger: hostLog(), Cache: controllers.CacheOptions(), Metrics: metricsserver.Options{BindAddress: "0"},

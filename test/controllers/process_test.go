@@ -78,6 +78,7 @@ func buildReplicas(ctx context.Context, dsn string) *replicas {
 	GinkgoHelper()
 	r := &replicas{dir: GinkgoT().TempDir(), namespace: unique("host")}
 	newNamespace(ctx, r.namespace)
+	letHostIn(ctx, r.namespace)
 	r.binary = filepath.Join(r.dir, "plugin-host")
 	build := exec.CommandContext(ctx, "go", "build", "-o", r.binary, "github.com/kandev/plugin-host/cmd/plugin-host")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -127,7 +128,7 @@ func (r *replicas) start(args ...string) *replica {
 	grpcAddress, health := freeAddress(), freeAddress()
 	p := &replica{log: &logBuffer{}, ready: "http://" + health + "/readyz", ended: make(chan struct{})}
 	p.cmd = exec.Command(r.binary, append([]string{
-		"--kubeconfig=" + kubeconfig, "--namespace=" + r.namespace, "--store=postgres", "--postgres-dsn-file=" + r.path("dsn"),
+		"--kubeconfig=" + hostKubeconfig, "--namespace=" + r.namespace, "--store=postgres", "--postgres-dsn-file=" + r.path("dsn"),
 		"--grpc-listen=" + grpcAddress, "--health-listen=" + health, "--cursor-key-file=" + r.path("cursor-keys"),
 		"--tls-cert-file=" + r.path("tls.crt"), "--tls-key-file=" + r.path("tls.key"),
 	}, args...)...)

@@ -141,26 +141,32 @@ func (s *scene) spec(ctx context.Context, grants ...v1alpha1.CapabilityID) v1alp
 	o := s.registered(ctx)
 	return v1alpha1.PluginCapabilityApprovalSpec{
 		InstallationName: s.plugin, InstallationID: o.Status.InstallationID, ManifestDigest: o.Status.ManifestDigest,
-		WorkspaceID: s.workspace, Capabilities: grants, State: v1alpha1.StateActive, ApprovedBy: "ada@example.com",
+		WorkspaceID: s.workspace, Capabilities: grants, State: v1alpha1.StateActive, ApprovedBy: ada,
 	}
 }
 
 // apply writes the manifest as it is, whatever is there, as a GitOps tool does.
 func (s *scene) apply(ctx context.Context, spec v1alpha1.PluginCapabilityApprovalSpec) *v1alpha1.PluginCapabilityApproval {
 	GinkgoHelper()
+	return s.applyAs(ctx, api, spec)
+}
+
+// applyAs is the same by somebody else.
+func (s *scene) applyAs(ctx context.Context, who client.Client, spec v1alpha1.PluginCapabilityApprovalSpec) *v1alpha1.PluginCapabilityApproval {
+	GinkgoHelper()
 	o := &v1alpha1.PluginCapabilityApproval{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.plugin}}
 	Eventually(func() error {
-		err := api.Get(ctx, client.ObjectKeyFromObject(o), o)
+		err := who.Get(ctx, client.ObjectKeyFromObject(o), o)
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
 		if err != nil {
 			o.ResourceVersion, o.UID = "", ""
 			o.Spec = spec
-			return api.Create(ctx, o)
+			return who.Create(ctx, o)
 		}
 		o.Spec = spec
-		return api.Update(ctx, o)
+		return who.Update(ctx, o)
 	}).Should(Succeed())
 	return o
 }

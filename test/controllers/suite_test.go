@@ -15,16 +15,16 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/controllers"
 	"github.com/kandev/plugin-host/hack/controlplane"
 	"github.com/kandev/plugin-host/test/postgres"
 )
@@ -32,10 +32,12 @@ import (
 var (
 	config *rest.Config
 	scheme = runtime.NewScheme()
-	// api is the humans' client, strict as kubectl is.
-	api client.Client
-	// kubectl runs the real one as the cluster's administrator.
-	kubectlPath, kubeconfig string
+	// api is ada's client, strict as kubectl is; powerful is that of somebody who
+	// got hold of the processes' own identity.
+	api, powerful client.Client
+	// kubectl runs the real one as the cluster's administrator; hostKubeconfig is
+	// the processes'.
+	kubectlPath, kubeconfig, hostKubeconfig string
 
 	startPostgres func() (*postgres.Server, error)
 )
@@ -60,13 +62,14 @@ var _ = BeforeSuite(func() {
 	kubectlPath, err = plane.Kubectl()
 	Expect(err).NotTo(HaveOccurred())
 
-	Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	Expect(admissionregistrationv1.AddToScheme(scheme)).To(Succeed())
-	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	plain, err := client.New(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	api = client.WithFieldValidation(plain, metav1.FieldValidationStrict)
+	hostKubeconfig = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	writeHostKubeconfig(kubeconfig, hostKubeconfig)
+
+	for _, add := range []func(*runtime.Scheme) error{controllers.AddToScheme, apiextensionsv1.AddToScheme, rbacv1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	api, powerful = as(ada), as(hostUser)
+	installHost(context.Background())
 
 	// One server for all specs that need it.
 	var server *postgres.Server
@@ -84,11 +87,8 @@ var _ = BeforeSuite(func() {
 
 // Every spec begins in a cluster without objects of ours: its store is new.
 var _ = AfterEach(func(ctx SpecContext) {
-	for _, kind := range []client.Object{
-		&v1alpha1.PluginInstallation{}, &v1alpha1.PluginCapabilityApprovalEvent{},
-	} {
-		Expect(api.DeleteAllOf(ctx, kind)).To(Succeed())
-	}
+	Expect(api.DeleteAllOf(ctx, &v1alpha1.PluginInstallation{})).To(Succeed())
+	Expect(powerful.DeleteAllOf(ctx, &v1alpha1.PluginCapabilityApprovalEvent{})).To(Succeed())
 	var approvals v1alpha1.PluginCapabilityApprovalList
 	Expect(api.List(ctx, &approvals)).To(Succeed())
 	for i := range approvals.Items {
