@@ -1,0 +1,657 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
+	"github.com/kandev/plugin-host/hostsvc/fence"
+)
+
+var (
+	errNoAPI   = errors.New("the API server can't be reached")
+	errRefused = errors.New("a third party's webhook refused the event")
+)
+
+var place = view.Place{Namespace: namespace, Name: pluginName}
+
+// process is one replica: its watches and view, its controllers, which lead or
+// not, its connection to the store, and its Host.
+type process struct {
+	w    *world
+	id   int
+	name string
+
+	alive  bool
+	paused bool
+	// noAPI, noStore: partitions. frozen: watches that deliver nothing.
+	noAPI, noStore bool
+	frozen         [kinds]bool
+	offset         time.Duration
+
+	view   *view.View
+	cursor [kinds]int
+	watch  watch
+	pod    podState
+	// goneUID is the last pod that the watch has shown to be gone, tokens the
+	// reviewed ones and how long they are remembered.
+	goneUID string
+	tokens  map[string]time.Duration
+	// cache, admitted and processed are what mutants remember.
+	cache               map[authority.Key]authority.Row
+	admitted, processed map[versionName]bool
+
+	// elected: it believes to lead. leading: its rows have been compared.
+	elected, leading bool
+	term             fence.Term
+	queue            []request
+	rounds           int
+
+	urgent, jobs []*job
+}
+
+// request is a pass that is due.
+type request struct {
+	key authority.Key
+	at  time.Duration
+}
+
+// watch is what the approvals' watch has shown, and how much of it was handled.
+type watch struct {
+	newest  version
+	pending []version
+	last    version
+	from    int64
+}
+
+type version struct {
+	uid        string
+	generation int64
+	spec       *authority.Approval
+}
+
+func newProcess(w *world, id int) *process {
+	return &process{w: w, id: id, name: fmt.Sprintf("host-%d", id)}
+}
+
+func (p *process) clock() time.Time { return epoch.Add(p.w.now + p.offset) }
+
+// start is a process that remembers nothing.
+func (p *process) start() {
+	p.alive, p.paused, p.elected, p.leading = true, false, false, false
+	p.view = view.New(p.w.api.policy)
+	p.cursor = [kinds]int{-1, -1, -1, -1, -1}
+	p.watch, p.pod, p.goneUID, p.tokens = watch{}, podState{}, "", map[string]time.Duration{}
+	p.queue, p.urgent, p.jobs, p.rounds = nil, nil, nil, 0
+	p.cache = map[authority.Key]authority.Row{}
+	p.admitted, p.processed = map[versionName]bool{}, map[versionName]bool{}
+	if p.w.db.bound.ID != "" {
+		p.view.SetBinding(p.w.db.bound)
+	}
+	w := p.w
+	w.spawn(p, p.name+" store", p.work)
+	w.spawn(p, p.name+" watch", p.handleAll)
+	w.spawn(p, p.name+" pass", p.passes)
+	w.spawn(p, p.name+" round", p.freshen)
+	if w.profile.calls > 0 {
+		for i := range 2 {
+			w.spawn(p, fmt.Sprintf("%s call%d", p.name, i), p.client)
+		}
+	}
+}
+
+// crash kills the process and starts it again.
+func (p *process) crash(why string) {
+	p.w.log(p.name, "%s", why)
+	p.w.kill(p)
+	p.w.db.abort(p)
+	p.w.truth.crashed(p)
+	p.start()
+}
+
+// see delivers the next change of a watch; the first time, the present state.
+func (p *process) see(kind watched) {
+	log := p.w.api.logs[kind]
+	switch {
+	case p.cursor[kind] < 0:
+		p.cursor[kind] = len(log) - 1
+	case p.w.chance(30):
+		// The same once more.
+	default:
+		p.cursor[kind]++
+	}
+	p.show(kind, log[p.cursor[kind]])
+}
+
+// relist is a watch that broke: what happened meanwhile shows as its outcome.
+func (p *process) relist(kind watched) {
+	p.w.log(p.name, "the watch of %s breaks", kind)
+	log := p.w.api.logs[kind]
+	p.cursor[kind] = len(log) - 1
+	p.show(kind, log[p.cursor[kind]])
+}
+
+func (p *process) show(kind watched, c change) {
+	if p.w.tracing {
+		p.w.log(p.name, "its watch shows %s %d of %d", kind, p.cursor[kind]+1, len(p.w.api.logs[kind]))
+	}
+	switch kind {
+	case approvals:
+		p.showApproval(c)
+		p.view.MarkComplete(view.SourceApprovals)
+	case installations:
+		if c.installation != nil {
+			p.view.SetInstallation(view.Installation{Installation: *c.installation})
+		} else if c.removed != "" {
+			p.view.RemoveInstallation(pluginName, c.removed)
+		}
+		p.view.MarkComplete(view.SourceInstallations)
+	case namespaces:
+		if c.namespace.uid == "" {
+			p.view.RemoveNamespace(namespace)
+		} else {
+			n := view.Namespace{UID: c.namespace.uid}
+			if c.namespace.labelled {
+				n.WorkspaceID = workspaceID
+			}
+			p.view.SetNamespace(namespace, n)
+		}
+		p.view.MarkComplete(view.SourceNamespaces)
+	case policies:
+		p.view.SetPolicy(c.policy)
+		p.view.MarkComplete(view.SourcePolicies)
+	case pods:
+		p.showPod(c.pod)
+	}
+	if kind != pods {
+		p.ask()
+	}
+}
+
+// ask asks for passes of everything that a change may concern.
+func (p *process) ask() {
+	if i := p.w.api.installation; i != nil {
+		p.request(keyOf(i.ID), 0)
+	}
+	for _, key := range p.w.db.keys {
+		p.request(key, 0)
+	}
+}
+
+func (p *process) request(key authority.Key, at time.Duration) {
+	for i := range p.queue {
+		if p.queue[i].key == key {
+			p.queue[i].at = min(p.queue[i].at, at)
+			return
+		}
+	}
+	p.queue = append(p.queue, request{key, at})
+}
+
+func (p *process) sweep() { p.ask() }
+
+// showApproval is the approvals' handler: it takes the view along and queues
+// the version.
+func (p *process) showApproval(c change) {
+	seen := version{spec: c.approval}
+	switch {
+	case c.approval != nil:
+		seen.uid, seen.generation = c.approval.UID, c.approval.Generation
+	case p.watch.newest.uid != "":
+		// Of a deletion that was missed, the last version known.
+		seen.uid, seen.generation = p.watch.newest.uid, p.watch.newest.generation
+		if c.gone != nil && c.gone.UID == seen.uid {
+			seen.generation = c.gone.Generation
+		}
+	default:
+		return
+	}
+	p.view.SetApproval(place, view.Approval{
+		UID: seen.uid, Generation: seen.generation, Spec: seen.spec,
+		Installation: c.status.installationID, Revision: c.status.revision,
+	})
+	w := &p.watch
+	newest := w.newest
+	if newest.uid == seen.uid && newest.generation == seen.generation && (newest.spec == nil) == (seen.spec == nil) {
+		return
+	}
+	if newest.uid != "" && newest.uid != seen.uid && newest.spec != nil {
+		w.pending = append(w.pending, version{uid: newest.uid, generation: newest.generation})
+	}
+	w.pending = append(w.pending, seen)
+	w.newest = seen
+}
+
+// handleAll handles versions in order, whether the process leads or not.
+func (p *process) handleAll(a *actor) {
+	port := &ports{p: p, a: a}
+	waiting := func() bool { return len(p.watch.pending) > 0 }
+	for {
+		a.until(waiting)
+		prev, cur := p.watch.last, p.watch.pending[0]
+		a.at("handles a version")
+		if err := port.handle(prev, cur); err != nil {
+			p.w.log(a.name, "can't: %v", err)
+			again := p.w.now + 50*time.Millisecond
+			a.until(func() bool { return p.w.now >= again })
+			continue
+		}
+		w := &p.watch
+		if i := slices.Index(w.pending, cur); i >= 0 {
+			w.pending = slices.Delete(w.pending, 0, i+1)
+		}
+		if w.last.uid != cur.uid || cur.generation > w.last.generation+1 {
+			w.from = cur.generation
+		}
+		w.last = cur
+	}
+}
+
+func (c *ports) handle(prev, cur version) error {
+	for _, key := range c.p.concerned(prev, cur) {
+		held, err := c.handleFor(key, prev, cur)
+		for errors.Is(err, fence.ErrOvertaken) {
+			held, err = c.handleFor(key, prev, cur)
+		}
+		if err != nil {
+			return err
+		}
+		if held || cur.spec == nil {
+			c.p.request(key, 0)
+		}
+	}
+	return nil
+}
+
+func (p *process) concerned(prev, cur version) []authority.Key {
+	var keys []authority.Key
+	add := func(key authority.Key) {
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	for _, v := range []version{prev, cur} {
+		if v.spec != nil {
+			add(keyOf(v.spec.InstallationID))
+		}
+	}
+	if key, ok := p.view.KeyAt(place); ok {
+		add(key)
+	}
+	return keys
+}
+
+// handleFor holds what a version takes away from one row.
+func (c *ports) handleFor(key authority.Key, prev, cur version) (held bool, err error) {
+	ctx := context.Background()
+	row, err := c.Row(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	before := prev.spec
+	if prev.uid != cur.uid {
+		before = nil
+	}
+	after := cur.spec
+	confirmed := row.Seen.UID == cur.uid || c.p.w.mutant == mutantLaggingHold
+	if !confirmed {
+		if _, narrows := authority.Narrowing(row, before, after); !narrows {
+			return false, nil
+		}
+		live, err := c.Read(ctx, key)
+		if err != nil {
+			return false, err
+		}
+		present := live.Intent.Approval
+		switch {
+		case live.Intent.Installation == nil || live.Intent.Workspace == nil:
+			return false, nil
+		case present != nil && row.Seen.UID != "" && present.UID == row.Seen.UID:
+			return false, nil
+		case present != nil && after != nil && present.UID != after.UID:
+			before, after = nil, present
+		}
+	}
+	hold, narrows := authority.Narrowing(row, before, after)
+	if !narrows {
+		return false, nil
+	}
+	if _, err := c.Hold(ctx, row, hold); err != nil {
+		return false, err
+	}
+	if !confirmed {
+		c.p.view.Confirm(place, cur.uid)
+	}
+	return true, nil
+}
+
+// elect makes the process lead, as far as it knows.
+func (p *process) elect() {
+	for _, other := range p.w.procs {
+		if other != p && other.elected && other.alive && !other.paused && !other.noAPI {
+			// It learns that its lease is gone, and ends.
+			other.crash("has lost its lease and ends")
+		}
+	}
+	p.w.log(p.name, "is elected")
+	p.elected = true
+	p.w.spawn(p, p.name+" lead", p.lead)
+}
+
+// lead begins a term: every row is compared with its newest event first.
+func (p *process) lead(a *actor) {
+	w := p.w
+	for {
+		a.at("begins a term")
+		if !p.noStore && !w.db.locked() {
+			break
+		}
+	}
+	w.db.leaderEpoch++
+	p.term = w.db.term()
+	w.truth.leads(p.term)
+	for !p.compare(a) {
+		a.at("compares again")
+	}
+	p.view.MarkComplete(view.SourceLedger)
+	p.leading = true
+	p.ask()
+	a.until(func() bool { return p.leading && w.db.term() != p.term && w.rng.IntN(8) == 0 })
+	// Something told it.
+	p.depose(a)
+}
+
+func (p *process) compare(a *actor) bool {
+	w := p.w
+	a.at("lists the events")
+	if p.noAPI {
+		return false
+	}
+	keys := slices.Clone(w.api.keys)
+	newest := make([]authority.Event, len(keys))
+	for i, key := range keys {
+		newest[i], _ = w.api.event(key, w.api.newest[key])
+	}
+	for i, key := range keys {
+		event := newest[i]
+		p.view.SetRevision(key, event.Row.Revision)
+		a.at("reads the row to compare")
+		if p.noStore {
+			return false
+		}
+		if w.db.row(key).Revision >= event.Row.Revision {
+			continue
+		}
+		if v := event.Row.Vector; v.WorkspaceNamespaceUID != "" && w.db.bound.ID == "" {
+			w.db.bound = authority.Workspace{ID: v.WorkspaceID, Namespace: v.WorkspaceNamespace, NamespaceUID: v.WorkspaceNamespaceUID}
+			p.view.SetBinding(w.db.bound)
+		}
+		if err := p.fenceStart(a, event); err != nil {
+			if errors.Is(err, fence.ErrDeposed) {
+				p.depose(a)
+			}
+			return false
+		}
+	}
+	a.at("completes the epoch")
+	if p.noStore {
+		return false
+	}
+	if w.db.term() != p.term {
+		p.depose(a)
+	}
+	w.db.completeEpoch = w.db.storeEpoch
+	return true
+}
+
+// depose ends the process: another one leads.
+func (p *process) depose(a *actor) {
+	p.w.log(p.name, "is deposed and ends")
+	p.elected, p.leading = false, false
+	w := p.w
+	a.over = true
+	w.kill(p)
+	w.db.abort(p)
+	w.truth.crashed(p)
+	p.start()
+	panic(killed{})
+}
+
+// fenceStart takes a row that is behind its newest event straight to it.
+func (p *process) fenceStart(a *actor, event authority.Event) error {
+	row := event.Rebuilt()
+	return p.do(a, true, func(t *txn) error {
+		if err := t.checkTerm(p.term); err != nil {
+			return err
+		}
+		if err := t.at("the row"); err != nil {
+			return err
+		}
+		current := t.row(row.Key)
+		if current.Revision >= row.Revision {
+			return nil
+		}
+		next := row
+		next.Hold = event.Remaining(current.Hold)
+		next.Starting = true
+		if p.w.mutant == mutantStartIsAct {
+			next.Starting = false
+			merged := next.Hold.Merge(authority.Hold{
+				State: authority.StateRevoked, Cause: authority.CauseUnseenChange, UID: row.Seen.UID, Generation: row.Seen.Generation, Spent: true,
+			})
+			next.Hold = &merged
+		}
+		next.Seen = current.Seen.Later(row.Seen)
+		t.started = true
+		t.put(next)
+		return nil
+	})
+}
+
+// passes runs the passes that are due, one after the other.
+func (p *process) passes(a *actor) {
+	w := p.w
+	port := &ports{p: p, a: a}
+	pass := &fence.Pass{Intent: port, History: port, Events: port, Ledger: port, Status: port, Now: p.clock, Random: w.random()}
+	due := -1
+	ready := func() bool {
+		due = -1
+		if !p.leading {
+			return false
+		}
+		for i, r := range p.queue {
+			if r.at <= w.now {
+				due = i
+				return true
+			}
+		}
+		return false
+	}
+	for {
+		a.until(ready)
+		key := p.queue[due].key
+		p.queue = slices.Delete(p.queue, due, due+1)
+		a.at("begins a pass")
+		result, err := p.pass(port, pass, key)
+		switch {
+		case errors.Is(err, fence.ErrDeposed):
+			p.depose(a)
+		case err != nil:
+			w.log(a.name, "%v", err)
+			p.request(key, w.now+100*time.Millisecond)
+		case !result.Wake.IsZero():
+			p.request(key, max(result.Wake.Sub(epoch)-p.offset, w.now+time.Millisecond))
+		}
+	}
+}
+
+func (p *process) pass(port *ports, pass *fence.Pass, key authority.Key) (fence.Result, error) {
+	ctx := context.Background()
+	row, err := port.Row(ctx, key)
+	if err != nil {
+		return fence.Result{}, err
+	}
+	if seen := p.view.Observe(key).Revision; seen > row.Revision {
+		err := fmt.Errorf("revision %d was published and the store is at %d: %w", seen, row.Revision, fence.ErrHistoryLost)
+		return fence.Result{}, errors.Join(err, pass.Tell(ctx, key, err))
+	}
+	return pass.Run(ctx, p.term, key) //nolint:wrapcheck // it says what it did
+}
+
+// freshen runs rounds.
+func (p *process) freshen(a *actor) {
+	port := &ports{p: p, a: a}
+	next := time.Duration(0)
+	due := func() bool { return p.rounds > 0 || !p.w.calm && p.w.now >= next }
+	for {
+		a.until(due)
+		p.rounds = max(p.rounds-1, 0)
+		next = p.w.now + 5*time.Second
+		if err := port.round(); err != nil {
+			p.w.log(a.name, "no lease: %v", err)
+			if p.w.calm {
+				p.rounds++
+			}
+			again := p.w.now + 200*time.Millisecond
+			a.until(func() bool { return p.w.now >= again })
+		}
+	}
+}
+
+// round is one round of freshness: the store's clock, then what is live, then
+// holds, then the lease.
+func (c *ports) round() error {
+	w, p := c.p.w, c.p
+	var early map[authority.Key]fence.Reading
+	if w.mutant == mutantRoundReadsFirst {
+		early = map[authority.Key]fence.Reading{}
+		for _, key := range slices.Clone(w.db.keys) {
+			r, err := c.Read(context.Background(), key)
+			if err != nil {
+				return err
+			}
+			early[key] = r
+		}
+	}
+	// The published beat first: it never is ahead of the store that wrote it.
+	c.a.at("reads the beat")
+	if p.noAPI {
+		return errNoAPI
+	}
+	last := w.api.beat
+	c.a.at("begins a round")
+	if p.noStore {
+		return errNoStore
+	}
+	db, begun, storeEpoch, beats := w.db, w.db.clock(), w.db.storeEpoch, w.db.beat
+	if last.storeID != "" && (last.storeID != db.id || last.beat > beats) && w.mutant != mutantNoBeat {
+		return c.beginEpoch(db, storeEpoch)
+	}
+	if db.completeEpoch == storeEpoch {
+		p.view.MarkComplete(view.SourceLedger)
+	}
+	for _, key := range slices.Clone(w.db.keys) {
+		for {
+			err := c.compareLive(key, early)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, fence.ErrOvertaken) {
+				return err
+			}
+		}
+	}
+	c.a.at("renews the lease")
+	switch {
+	case p.noStore:
+		return errNoStore
+	case w.db.storeEpoch != storeEpoch || w.db != db:
+		return fence.ErrDeposed
+	}
+	db.leaseFrom = begun
+	if db.leaseUntil > begun+lease {
+		return nil
+	}
+	db.leaseUntil = begun + lease
+	db.beat++
+	beats = db.beat
+	c.a.at("writes the beat")
+	if p.noAPI {
+		return errNoAPI
+	}
+	if last := w.api.beat; last.storeID != db.id || last.beat < beats {
+		w.api.beat = beat{db.id, beats}
+	}
+	return nil
+}
+
+// beginEpoch is what finds a store that is older than what was published.
+func (c *ports) beginEpoch(db *database, storeEpoch uint64) error {
+	w := c.p.w
+	c.a.at("begins a store epoch")
+	if c.p.noStore || w.db != db || db.storeEpoch != storeEpoch {
+		return errNoStore
+	}
+	if w.api.beat.storeID == db.id && w.api.beat.beat <= db.beat {
+		return nil
+	}
+	db.storeEpoch++
+	db.leaderEpoch++
+	db.leaseFrom, db.leaseUntil = 0, 0
+	db.beat = max(db.beat, w.api.beat.beat) + 1
+	w.api.beat = beat{db.id, db.beat}
+	w.log(c.a.name, "store epoch %d", db.storeEpoch)
+	return errors.New("another store epoch begins")
+}
+
+// compareLive holds what the objects of one row take away from it.
+func (c *ports) compareLive(key authority.Key, early map[authority.Key]fence.Reading) error {
+	ctx := context.Background()
+	if c.p.w.mutant == mutantObjectsFirst {
+		c.readEarly(key)
+	}
+	row, err := c.Row(ctx, key)
+	if err != nil {
+		return err
+	}
+	reading, ok := early[key]
+	if !ok {
+		if reading, err = c.Read(ctx, key); err != nil {
+			return err
+		}
+	}
+	if a := reading.Intent.Approval; a != nil && reading.Object != nil {
+		if reading.Intent.WatchedFrom, err = c.WatchedFrom(ctx, *reading.Object, a.Generation); err != nil {
+			return err
+		}
+	}
+	for _, hold := range authority.Narrowings(row, reading.Intent) {
+		held, err := c.Hold(ctx, row, hold)
+		if err != nil {
+			return err
+		}
+		if held.Revision != row.Revision {
+			return fence.ErrOvertaken
+		}
+		row = held
+	}
+	return nil
+}
+
+func (w *world) random() io.Reader {
+	if w.mutant == mutantPredictable {
+		return zeros{}
+	}
+	return nameSource{w.rng}
+}
+
+// locked tells whether a fence holds the leader's lock, which a new leader waits
+// for.
+func (d *database) locked() bool {
+	return slices.ContainsFunc(d.open, func(t *txn) bool { return t.term })
+}
