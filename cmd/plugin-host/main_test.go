@@ -54,6 +54,7 @@ func TestFlagsNameTheirFault(t *testing.T) {
 		"an argument":           {append(complete, "serve"), "unexpected argument \"serve\""},
 		"an unknown flag":       {append(complete, "--verbose"), "-verbose"},
 		"no place out of a pod": {append(complete, "--kubeconfig=x", "--leader-elect=false"), "--namespace is required"},
+		"no time for a lease":   {append(complete, "--lease-duration=10ms"), "--lease-duration: 10ms is less than 1s"},
 		"a place for both":      {append(complete, "--kubeconfig=x", "--leader-election-namespace=n"), ""},
 		"a place of its own":    {append(complete, "--kubeconfig=x", "--namespace=n"), ""},
 	} {
