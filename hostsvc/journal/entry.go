@@ -45,7 +45,8 @@ type Entry struct {
 	CommandDigest  contract.Digest
 	Result         contract.State
 	TargetID       string
-	// Before and After are the target's resource versions.
+	// Before and After are the target's resource versions; of a binding, the
+	// UIDs of its namespace, Before "" for the first.
 	Before string
 	After  string
 	// EventType and Event are the outbox event, "" and nil for none. Event is

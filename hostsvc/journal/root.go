@@ -36,7 +36,8 @@ type Head struct {
 
 // Root names the heads of all chains, as of one moment, that moved since the
 // root before it: together the roots up to one name every chain. So a root
-// costs what happened since the last one, however many chains there are.
+// costs what happened since the last one, however many chains there are. Before
+// old roots are cut, what only they name is named again.
 type Root struct {
 	// Number is the root's place in the chain of roots, from 1 without gaps.
 	Number uint64
@@ -91,6 +92,7 @@ func (r Root) Heads() ([]Head, error) {
 
 // Rooted is the part of the store that the verification of roots reads.
 type Rooted interface {
+	History
 	// RootEnd is the number and the hash of the newest root, zero for none.
 	RootEnd(ctx context.Context) (number uint64, hash string, err error)
 	// Roots lists at most limit roots above after, in order.
@@ -100,14 +102,19 @@ type Rooted interface {
 	Hashes(ctx context.Context, heads []Head) ([]string, error)
 }
 
-// VerifyRoots walks the roots from the first to the newest, which it returns,
-// and looks up every head that any of them names. The error is a *ChainError
-// when a root was changed or removed, or when a chain no longer holds what a
-// root names: it was deleted, cut, or rewritten together with its head. Changes
-// between two heads of a chain are found by VerifyWorkspace and VerifyReceipts,
-// and those after the newest root by nobody. Who can rewrite the whole store,
-// roots included, is found by comparing a root with its hash kept elsewhere.
+// VerifyRoots walks the roots from their newest cut, or the first, to the
+// newest, which it returns, and looks up every head that any of them names. The
+// error is a *ChainError when a root was changed or removed, or when a chain no
+// longer holds what a root names and no cut accounts for it: it was deleted,
+// cut, or rewritten together with its head. Changes between two heads of a chain
+// are found by VerifyWorkspace and VerifyReceipts, and those after the newest
+// root by nobody. Who can rewrite the whole store, roots included, is found by
+// comparing a root with its hash kept elsewhere.
 func VerifyRoots(ctx context.Context, store Rooted) (Root, error) {
+	return besideCuts(ctx, store, func(cuts map[string]Cut) (Root, error) { return verifyRoots(ctx, store, cuts) })
+}
+
+func verifyRoots(ctx context.Context, store Rooted, cuts map[string]Cut) (Root, error) {
 	end, endHash, err := store.RootEnd(ctx)
 	if err != nil {
 		return Root{}, fmt.Errorf("verify the roots: %w", err)
@@ -116,8 +123,8 @@ func VerifyRoots(ctx context.Context, store Rooted) (Root, error) {
 		kind HeadKind
 		name string
 	}
-	var last Root
-	named := map[chain]uint64{}
+	last := Root{Number: cuts[RootsChain].Position, Hash: cuts[RootsChain].Hash}
+	named := map[chain]Head{}
 	for {
 		roots, err := store.Roots(ctx, last.Number, verifyPage)
 		if err != nil {
@@ -127,22 +134,22 @@ func VerifyRoots(ctx context.Context, store Rooted) (Root, error) {
 			break
 		}
 		for _, root := range roots {
-			if root.Number != last.Number+1 {
-				return last, &ChainError{Chain: RootsChain, At: last.Number + 1, Detail: "missing"}
+			if err := root.Follows(last.Number, last.Hash); err != nil {
+				return last, err
 			}
 			heads, err := root.Heads()
-			if err != nil || root.Previous != last.Hash || root.Hash != root.Link(last.Hash).Hash ||
-				(root.Number == end && root.Hash != endHash) {
+			if err != nil || (root.Number == end && root.Hash != endHash) {
 				return last, &ChainError{Chain: RootsChain, At: root.Number, Detail: "changed"}
 			}
 			for _, head := range heads {
 				c := chain{head.Kind, head.Chain}
-				if head.Position <= named[c] {
-					return last, &ChainError{Chain: head.Chain, At: head.Position, Detail: "changed"}
+				before := named[c]
+				if head.Position < before.Position || (head.Position == before.Position && head.Hash != before.Hash) {
+					return last, head.broken(false)
 				}
-				named[c] = head.Position
+				named[c] = head
 			}
-			if err := verifyHeads(ctx, store, heads); err != nil {
+			if err := verifyHeads(ctx, store, heads, cuts); err != nil {
 				return last, err
 			}
 			last = root
@@ -154,14 +161,21 @@ func VerifyRoots(ctx context.Context, store Rooted) (Root, error) {
 	return last, nil
 }
 
-// verifyHeads checks that the chains still hold what heads says.
-func verifyHeads(ctx context.Context, store Rooted, heads []Head) error {
+// verifyHeads checks that the chains still hold what heads says, as far as they
+// have not been cut.
+func verifyHeads(ctx context.Context, store Rooted, heads []Head, cuts map[string]Cut) error {
 	for page := range slices.Chunk(heads, verifyPage) {
 		hashes, err := store.Hashes(ctx, page)
 		if err != nil {
 			return fmt.Errorf("verify what the roots name: %w", err)
 		}
 		for i, head := range page {
+			if cut := cuts[head.Chain]; head.Kind == HeadOfReceipts && head.Position <= cut.Position {
+				if head.Position == cut.Position && head.Hash != cut.Hash {
+					return head.broken(false)
+				}
+				continue
+			}
 			if hashes[i] != head.Hash {
 				return head.broken(hashes[i] == "")
 			}

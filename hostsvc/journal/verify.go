@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -88,38 +87,41 @@ func VerifyWorkspace(ctx context.Context, history History, workspaceID string) (
 	return uint64(last), nil
 }
 
-// VerifyReceipts walks a chain of receipts to its end and returns the number
-// of receipts. The error is as of VerifyWorkspace.
+// VerifyReceipts walks a chain of receipts from its newest cut, or its first
+// segment, to its end and returns the number of receipts. The error is as of
+// VerifyWorkspace; a gap that no cut accounts for is missing.
 func VerifyReceipts(ctx context.Context, history History, chain Chain) (int, error) {
-	broken := func(at uint64, detail string) error {
-		return &ChainError{Chain: chain.Name, At: at, Detail: detail}
+	return besideCuts(ctx, history, func(cuts map[string]Cut) (int, error) {
+		return verifyReceipts(ctx, history, chain, cuts[chain.Name])
+	})
+}
+
+func verifyReceipts(ctx context.Context, history History, chain Chain, cut Cut) (int, error) {
+	receipts, last, hash := 0, cut.Position, cut.Hash
+	if chain.Index < last {
+		return 0, &ChainError{Chain: chain.Name, At: last, Detail: "missing"}
 	}
-	receipts, last, hash := 0, uint64(0), ""
 	for last < chain.Index {
 		segments, err := history.Segments(ctx, chain.Name, last, verifyPage)
 		if err != nil {
 			return receipts, fmt.Errorf("verify chain %s: %w", chain.Name, err)
 		}
 		if len(segments) == 0 {
-			return receipts, broken(last+1, "missing")
+			return receipts, &ChainError{Chain: chain.Name, At: last + 1, Detail: "missing"}
 		}
 		for _, segment := range segments {
 			if last == chain.Index {
 				break // appended since the end was read
 			}
-			if segment.Index != last+1 {
-				return receipts, broken(last+1, "missing")
-			}
-			if segment.Previous != hash || segment.Hash != segment.Link(hash).Hash ||
-				bytes.Count(segment.Body, []byte{'\n'}) != segment.Count {
-				return receipts, broken(segment.Index, "changed")
+			if err := segment.Follows(last, hash); err != nil {
+				return receipts, err
 			}
 			last, hash = segment.Index, segment.Hash
 			receipts += segment.Count
 		}
 	}
 	if hash != chain.Hash {
-		return receipts, broken(chain.Index, "changed")
+		return receipts, &ChainError{Chain: chain.Name, At: chain.Index, Detail: "changed"}
 	}
 	return receipts, nil
 }

@@ -81,7 +81,7 @@ func (s *Store) AppendRoot(ctx context.Context) (newest journal.Root, err error)
 		if len(heads) == 0 {
 			break // only the last page of a walk has none
 		}
-		root, err := s.appendRoot(ctx, end, heads)
+		root, err := s.appendRoot(ctx, end, heads, (*tx).name)
 		switch {
 		case errors.Is(err, errRootOvertaken): // read the page again
 		case err != nil:
@@ -155,8 +155,9 @@ func scanRootEnd(end *journal.Head) func(Row) error {
 	}
 }
 
-// appendRoot appends the root behind end that names heads.
-func (s *Store) appendRoot(ctx context.Context, end journal.Head, heads []journal.Head) (journal.Root, error) {
+// appendRoot appends the root behind end that names heads, each of which name
+// records.
+func (s *Store) appendRoot(ctx context.Context, end journal.Head, heads []journal.Head, name func(*tx, journal.Head, uint64) error) (journal.Root, error) {
 	root, err := journal.NewRoot(end.Position+1, s.now(), heads)
 	if err != nil {
 		return journal.Root{}, err
@@ -176,19 +177,20 @@ func (s *Store) appendRoot(ctx context.Context, end journal.Head, heads []journa
 			return err
 		}
 		for _, head := range heads {
-			if err := t.putRooted(string(head.Kind), head.Chain, head.Position, head.Hash); err != nil {
+			if err := name(t, head, root.Number); err != nil {
 				return err
 			}
 		}
-		return t.putRooted(rootedRoot, "", root.Number, root.Hash)
+		return t.name(journal.Head{Kind: rootedRoot, Position: root.Number, Hash: root.Hash}, root.Number)
 	})
 	return root, err
 }
 
-func (t *tx) putRooted(kind, chain string, position uint64, hash string) error {
-	_, err := t.exec("record what the roots name", `INSERT INTO rooted (kind, chain, position, hash) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (kind, chain) DO UPDATE SET position = excluded.position, hash = excluded.hash`,
-		kind, chain, int64(position), hash)
+// name records that a root names a head.
+func (t *tx) name(head journal.Head, root uint64) error {
+	_, err := t.exec("record what the roots name", `INSERT INTO rooted (kind, chain, position, hash, root) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (kind, chain) DO UPDATE SET position = excluded.position, hash = excluded.hash, root = excluded.root`,
+		string(head.Kind), head.Chain, int64(head.Position), head.Hash, int64(root))
 	return err
 }
 

@@ -22,6 +22,10 @@ func RunReplicas(t *testing.T, fresh func(t testing.TB) Database) {
 		testLinearizable(t, open(t, d), open(t, d))
 	})
 	t.Run("NewLeaderDeposesTheOther", func(t *testing.T) { testReplicasLead(t, fresh(t)) })
+	t.Run("Retention_TwoPrune", func(t *testing.T) {
+		d := fresh(t)
+		testRetentionConcurrently(t, open(t, d), open(t, d))
+	})
 	t.Run("OneInstallationID", func(t *testing.T) { testReplicasInstallation(t, fresh(t)) })
 }
 

@@ -86,6 +86,9 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"ReceiptsAreDurableAndChained", testReceipts},
 		{"Root_LinksWhatMoved", testRoots},
 		{"Root_ManyChainsManyAtOnce", testRootsConcurrently},
+		{"Retention_ProvesWhatIsLeft", testRetention},
+		{"Retention_FaultLeavesNoGap", testRetentionFaults},
+		{"Retention_BesideEverything", func(t *testing.T, d Database) { testRetentionConcurrently(t, open(t, d)) }},
 		{"Installations", testInstallations},
 		{"I3_Bindings", testBindings},
 		{"ContextRevisionGrows", testContextRevision},
@@ -94,6 +97,9 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"NewerSchemaIsRefused", testNewerSchema},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, fresh(t)) })
+	}
+	for _, test := range retentionTamperings {
+		t.Run("Retention_"+test.name, func(t *testing.T) { test.run(t, fresh(t)) })
 	}
 	for _, test := range rootTamperings {
 		t.Run("Root_"+test.name, func(t *testing.T) { test.run(t, fresh(t)) })
