@@ -219,6 +219,15 @@ var _ = Describe("the spec of an approval", func() {
 		}
 	})
 
+	It("has an end that is a time", func(ctx SpecContext) {
+		a := granted(ctx, ends("2030-01-01T00:00:00Z"))
+		for _, text := range []string{"2029-02-31T00:00:00Z", "2029-01-01T25:00:00Z", "2029-01-01 00:00:00Z", "1999-01-01T00:00:00Z", "never", ""} {
+			for _, who := range []person{ada, dora} {
+				Expect(tries(ctx, who, a, patch{"expiresAt": text})).To(beRefusedBySchema("spec.expiresAt"), text)
+			}
+		}
+	})
+
 	It("can list nothing without the right to approve, in one's own name", func(ctx SpecContext) {
 		empty := approval(dora.name)
 		empty.Spec.Capabilities = nil

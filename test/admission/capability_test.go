@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -183,3 +184,47 @@ func documentedRole() string {
 	Fail("docs/reference/admission.md shows no role plugin-read-approver")
 	return ""
 }
+
+var _ = Describe("a capability that the policy doesn't know", func() {
+	definition := func() *apiextensionsv1.CustomResourceDefinition {
+		return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "plugincapabilityapprovals.plugins.kandev.ai"}}
+	}
+	// The definition of a later release, or one that somebody edited.
+	loosen := func(ctx context.Context) {
+		GinkgoHelper()
+		crd := definition()
+		Expect(administrator.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())
+		before := crd.DeepCopy()
+		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+		list := spec.Properties["capabilities"]
+		list.Items.Schema.Enum, list.Items.Schema.Pattern = nil, ""
+		Expect(administrator.Update(ctx, crd)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			crd := definition()
+			Expect(administrator.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())
+			crd.Spec = before.Spec
+			Expect(administrator.Update(ctx, crd)).To(Succeed())
+			Eventually(ctx, func() error {
+				return administrator.Create(ctx, proposal(administrator, "host.v2.read:merge"), client.DryRunAll)
+			}).Should(
+				beRefusedBySchema("spec.capabilities"))
+		})
+	}
+
+	It("is refused by the schema, and by the policy where the schema is another one", Serial, func(ctx SpecContext) {
+		unknown := []v1alpha1.CapabilityID{
+			"host.v2.write:merge", "host.v2.write:deploy", "host.v2.write:release", "host.v2.write:rewrite_history",
+			"host.v2.write:cross_workspace", "host.v2.write:secret_scope_expand", "host.v2.read:invented", "host.v2.*", "*",
+		}
+		for _, id := range unknown {
+			Expect(administrator.Create(ctx, proposal(administrator, id), client.DryRunAll)).To(beRefusedBySchema("spec.capabilities"), id)
+		}
+		loosen(ctx)
+		for _, id := range unknown {
+			Eventually(ctx, func() error {
+				return administrator.Create(ctx, proposal(administrator, readTasks, id), client.DryRunAll)
+			}).Should(
+				beRefusedBy(v1alpha1.PolicyApprovals, "no plugin can be granted "+string(id)+": it is reserved for humans, or newer than this policy"), id)
+		}
+	})
+})
