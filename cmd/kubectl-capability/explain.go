@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/controllers/kinds"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
+)
+
+type explainOptions struct {
+	method     string
+	capability string
+	revision   uint64
+	output     string
+}
+
+func (t *tool) explainCommand() *cobra.Command {
+	var o explainOptions
+	cmd := &cobra.Command{
+		Use:   "explain NAME (--method METHOD | --capability ID)",
+		Short: "Say why a plugin's call would be allowed or denied now",
+		Long: `Say why a plugin's call would be allowed or denied now, check by check.
+
+It is the Host's own decision, on the row that the newest event rebuilds and the
+objects of the cluster. What lives only in the Host's store can't be seen from
+here, and the answer says so: a narrowing that was just seen (a hold), and whether
+the store vouches for its rows (the lease). Either can only make a call wait or
+fail.
+
+Exit codes: 0 allowed, 1 failed, 2 denied or not answered.`,
+		Example: `  kubectl capability explain standup -n payments --method UpdateTaskExact
+  kubectl capability explain standup -n payments --capability host.v2.read:tasks --revision 3`,
+		Args:              oneName,
+		ValidArgsFunction: t.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return t.explain(cmd.Context(), o, args[0])
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.method, "method", "", "the RPC that the plugin calls, such as UpdateTaskExact")
+	f.StringVar(&o.capability, "capability", "", "the capability that the call needs")
+	f.Uint64Var(&o.revision, "revision", 0, "the capability revision that the plugin sends")
+	f.StringVarP(&o.output, "output", "o", "table", "table, json or yaml")
+	complete(cmd, "output", "table", "json", "yaml")
+	completeCapabilities(cmd, "capability")
+	completeBy(cmd, "method", func(*cobra.Command) []string { return methodNames() })
+	return cmd
+}
+
+func methodNames() []string {
+	var names []string
+	for _, m := range hostMethods() {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// explanation is the answer of explain.
+type explanation struct {
+	Plugin      string   `json:"plugin"`
+	Namespace   string   `json:"namespace"`
+	WorkspaceID string   `json:"workspaceID"`
+	Method      string   `json:"method,omitempty"`
+	Capability  string   `json:"capability"`
+	State       string   `json:"state"`
+	Reason      string   `json:"reason,omitempty"`
+	Retry       string   `json:"retry,omitempty"`
+	Allowed     bool     `json:"allowed"`
+	Revision    uint64   `json:"revision"`
+	Checks      []check  `json:"checks"`
+	Why         []string `json:"why,omitempty"`
+	NotSeen     []string `json:"notSeen"`
+}
+
+type check struct {
+	Check string `json:"check"`
+	// Verdict is Passed, Failed or NotAsked.
+	Verdict string `json:"verdict"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+func (t *tool) explain(ctx context.Context, o explainOptions, name string) error {
+	if err := oneOf(o.output, "table", "json", "yaml"); err != nil {
+		return err
+	}
+	capability, err := t.needed(&o)
+	if err != nil {
+		return err
+	}
+	c, err := t.connect()
+	if err != nil {
+		return err
+	}
+	e, err := t.explainCall(ctx, c, name, capability, o)
+	if err != nil {
+		return err
+	}
+	if o.output == "table" {
+		t.printExplanation(e)
+	} else if err := t.encode(o.output, e); err != nil {
+		return err
+	}
+	if !e.Allowed {
+		return answer(exitNo)
+	}
+	return nil
+}
+
+// needed is the capability that the options are about.
+func (t *tool) needed(o *explainOptions) (contract.Capability, error) {
+	if (o.method == "") == (o.capability == "") {
+		return 0, problem{what: "which call? Give --method or --capability", hint: "methods: " + strings.Join(methodNames(), ", ")}
+	}
+	if o.capability != "" {
+		c, err := contract.ParseCapability(o.capability)
+		if err != nil {
+			p := problem{what: "--capability: " + err.Error()}
+			if near := closest(o.capability, contract.AllCapabilities.IDs()); near != "" {
+				p.hint = "is it " + near + "?"
+			}
+			return 0, p
+		}
+		return c, nil
+	}
+	for _, m := range hostMethods() {
+		if m.name != o.method {
+			continue
+		}
+		if m.open {
+			return 0, problem{what: o.method + " needs no capability: every plugin whose token the Host accepts may call it"}
+		}
+		return m.capability, nil
+	}
+	p := problem{what: fmt.Sprintf("--method: the Host has no %q", o.method), hint: "it has " + strings.Join(methodNames(), ", ")}
+	if near := closest(o.method, methodNames()); near != "" {
+		p.hint = "is it " + near + "?"
+	}
+	return 0, p
+}
+
+func (t *tool) explainCall(ctx context.Context, c *cluster, name string, capability contract.Capability, o explainOptions) (explanation, error) {
+	s, err := c.subject(ctx, name)
+	if err != nil {
+		return explanation{}, err
+	}
+	key := authority.Key{InstallationID: s.installation.Status.InstallationID, WorkspaceID: s.workspaceID}
+	published := int64(0)
+	if s.approval != nil && s.approval.Status.InstallationID == key.InstallationID {
+		published = s.approval.Status.Revision
+	}
+	row, err := c.row(ctx, key, published)
+	if err != nil {
+		return explanation{}, err
+	}
+	row = seen(row, s.approval)
+	observed, err := c.observe(ctx, s, row)
+	if err != nil {
+		return explanation{}, err
+	}
+	now := t.now()
+	call := authority.Call{Capability: capability, Revision: o.revision}
+	inForce := &row
+	if row.Revision == 0 {
+		inForce = nil
+	}
+	checks, verdict := authority.Explain(inForce, observed, true, call, now)
+	e := explanation{
+		Plugin: name, Namespace: s.namespace, WorkspaceID: s.workspaceID, Method: o.method, Capability: capability.String(),
+		State: string(verdict.State), Reason: string(verdict.Reason), Allowed: verdict.Allowed(), Revision: verdict.Revision,
+		NotSeen: []string{
+			"holds: a narrowing that the Host has just seen, and not yet recorded, denies at once",
+			"the lease: while the store doesn't vouch for its rows, every call is answered UNAVAILABLE",
+			"the plugin's token and pod, which are checked before all of this",
+			"the Host's clock, by which a grant expires; this is by yours",
+		},
+	}
+	if info, ok := contract.LookupReason(verdict.Reason); ok {
+		e.Retry = string(info.Retry)
+	}
+	for _, one := range checks {
+		verdict := "Passed"
+		switch {
+		case !one.Asked:
+			verdict = "NotAsked"
+		case one.Reason != "":
+			verdict = "Failed"
+		}
+		e.Checks = append(e.Checks, check{one.Name, verdict, string(one.Reason)})
+	}
+	if !e.Allowed {
+		e.Why = s.why(row, capability, o.revision)
+	}
+	return e, nil
+}
+
+// observe is what the Host's watches show about the row, from the objects as they
+// are now.
+func (c *cluster) observe(ctx context.Context, s subject, row authority.Row) (*authority.Observed, error) {
+	policies, err := c.humanPolicies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	policy, _, err := kinds.PolicyOf(authority.BuiltInPolicy(), policies)
+	if err != nil {
+		return nil, err
+	}
+	installation, _, err := kinds.InstallationOf(s.installation)
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := c.workspace(ctx, s.namespace)
+	if err != nil {
+		return nil, err
+	}
+	v := view.New(policy)
+	place := view.Place{Namespace: s.namespace, Name: s.name}
+	v.SetInstallation(view.Installation{Installation: installation, PluginID: s.installation.Spec.PluginID})
+	v.SetNamespace(s.namespace, view.Namespace{UID: string(namespace.UID), WorkspaceID: s.workspaceID})
+	// The binding is durable in the store; the row was computed for it.
+	bound := authority.Workspace{ID: s.workspaceID, Namespace: s.namespace, NamespaceUID: string(namespace.UID)}
+	if row.Vector.WorkspaceNamespaceUID != "" {
+		bound.Namespace, bound.NamespaceUID = row.Vector.WorkspaceNamespace, row.Vector.WorkspaceNamespaceUID
+	}
+	v.SetBinding(bound)
+	if s.approval != nil {
+		v.SetApproval(place, view.Approval{
+			UID: string(s.approval.UID), Generation: s.approval.Generation, Spec: kinds.ApprovalOf(s.approval),
+			Installation: s.approval.Status.InstallationID, Revision: uint64(s.approval.Status.Revision),
+		})
+		v.Confirm(place, string(s.approval.UID))
+	}
+	for _, source := range []view.Source{
+		view.SourceApprovals, view.SourceInstallations, view.SourceNamespaces, view.SourcePolicies, view.SourceLedger,
+	} {
+		v.MarkComplete(source)
+	}
+	return v.Observe(row.Key), nil
+}
+
+// why says in words what stands in the way, and what to do.
+func (s subject) why(row authority.Row, capability contract.Capability, revision uint64) []string {
+	var why []string
+	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	if s.approval == nil {
+		add("there is no approval in %s; `kubectl capability approve %s -n %s --capability %s` grants it", s.namespace, s.name, s.namespace, capability)
+	}
+	if !s.declared.Has(capability) {
+		add("the manifest in force doesn't declare %s, so nobody can grant it", capability)
+	}
+	if revision != 0 && revision != row.Revision {
+		add("the plugin sent revision %d and %d is in force; it builds a new request on the present one", revision, row.Revision)
+	}
+	if s.approval == nil {
+		return why
+	}
+	for _, gate := range s.approval.Status.Gates {
+		add("gate %s: %s", gate.Type, gate.Message)
+	}
+	for _, inactive := range s.approval.Status.InactiveCapabilities {
+		if inactive.ID == capability.String() {
+			add("%s isn't granted: %s", capability, inactive.Reason)
+		}
+	}
+	for _, c := range s.approval.Status.Conditions {
+		if c.Type == v1alpha1.ConditionReviewRequired && c.Status == "True" || c.Type == v1alpha1.ConditionReady && c.Status == "False" {
+			add("%s: %s", c.Reason, c.Message)
+		}
+	}
+	if !s.settled() {
+		add("the Host has not looked at the approval as it is now")
+	}
+	return why
+}
+
+func (t *tool) printExplanation(e explanation) {
+	paint := t.paint(t.Out)
+	call := e.Capability
+	if e.Method != "" {
+		call = e.Method + " (" + e.Capability + ")"
+	}
+	verdict := paint.green("allowed")
+	if !e.Allowed {
+		verdict = paint.red(e.State + "/" + e.Reason)
+	}
+	fmt.Fprintf(t.Out, "%s in %s calls %s: %s", e.Plugin, e.Namespace, call, verdict)
+	if e.Revision > 0 {
+		fmt.Fprintf(t.Out, ", at revision %d", e.Revision)
+	}
+	fmt.Fprintln(t.Out)
+	for _, c := range e.Checks {
+		mark := paint.green("ok")
+		switch c.Verdict {
+		case "Failed":
+			mark = paint.red("NO")
+		case "NotAsked":
+			mark = "- "
+		}
+		line := "  " + mark + "  " + c.Check
+		if c.Reason != "" {
+			line += ": " + c.Reason
+		}
+		fmt.Fprintln(t.Out, line)
+	}
+	for _, why := range e.Why {
+		fmt.Fprintln(t.Out, "Why:", why)
+	}
+	if e.Retry != "" {
+		fmt.Fprintf(t.Out, "What the plugin does with it: %s (docs/reference/results.md)\n", e.Retry)
+	}
+	for _, thing := range e.NotSeen {
+		fmt.Fprintln(t.Out, "Not seen from here:", thing)
+	}
+}

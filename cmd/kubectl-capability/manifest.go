@@ -1,0 +1,395 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/json"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
+)
+
+// The bounds of what is read: a folder of manifests, not a disk.
+const (
+	maxFileBytes = 4 << 20
+	maxFiles     = 10000
+)
+
+// document is one YAML document of a file.
+type document struct {
+	file string
+	// line is the one of the file that the document begins at.
+	line int
+	node *yaml.Node
+	// object is one of our kinds or a Namespace, nil for every other.
+	object client.Object
+}
+
+// fault is something that no cluster would take.
+type fault struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	What string `json:"what"`
+}
+
+func (f fault) String() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.What) }
+
+// manifests are the documents of some files.
+type manifests struct {
+	documents []document
+	faults    []fault
+	// others counts documents of kinds that don't concern us.
+	others int
+}
+
+// source is a file and its content.
+type source struct {
+	name string
+	text []byte
+}
+
+// readSources reads a file, a folder with those below it, or "-" for in.
+func readSources(in io.Reader, path string) ([]source, error) {
+	if path == "-" {
+		text, err := io.ReadAll(io.LimitReader(in, maxFileBytes))
+		if err != nil {
+			return nil, fmt.Errorf("read the standard input: %w", err)
+		}
+		return []source{{"-", text}}, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the path
+	}
+	if !info.IsDir() {
+		s, err := readSource(path)
+		return []source{s}, err
+	}
+	var all []source
+	err = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != path && strings.HasPrefix(entry.Name(), "."):
+			return filepath.SkipDir
+		case entry.IsDir() || !isManifest(name):
+			return nil
+		case len(all) == maxFiles:
+			return problem{what: fmt.Sprintf("%s holds more than %d manifests", path, maxFiles), hint: "name a folder below it"}
+		}
+		s, err := readSource(name)
+		all = append(all, s)
+		return err
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the path
+	}
+	if len(all) == 0 {
+		return nil, problem{what: path + " holds no .yaml, .yml or .json file"}
+	}
+	return all, nil
+}
+
+func readSource(path string) (source, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > maxFileBytes {
+		err = problem{what: fmt.Sprintf("%s is larger than %d bytes", path, maxFileBytes)}
+	}
+	if err != nil {
+		return source{}, err
+	}
+	text, err := os.ReadFile(path) //nolint:gosec // the user names it
+	return source{path, text}, err //nolint:wrapcheck // it names the path
+}
+
+func isManifest(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name)))
+}
+
+// parseManifests understands what concerns us of all sources. namespace is where
+// an approval belongs that names none; it may be empty.
+func parseManifests(sources []source, namespace string) manifests {
+	var m manifests
+	for _, s := range sources {
+		m.parse(s, namespace)
+	}
+	m.refuseDuplicates()
+	return m
+}
+
+func (m *manifests) parse(s source, namespace string) {
+	decoder := yaml.NewDecoder(bytes.NewReader(s.text))
+	for {
+		var root yaml.Node
+		err := decoder.Decode(&root)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			// A template of another tool is none of our business, unless it makes
+			// one of our kinds.
+			if bytes.Contains(s.text, []byte(v1alpha1.GroupVersion.Group)) {
+				m.faults = append(m.faults, fault{s.name, 1, "it is no YAML: " + firstLine(err) + "; render templates first and give the result with -f -"})
+			}
+			return
+		}
+		if len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
+			continue
+		}
+		m.take(document{file: s.name, line: root.Content[0].Line, node: root.Content[0]}, namespace)
+	}
+}
+
+func (m *manifests) take(d document, namespace string) {
+	object, field := objectOf(d.node)
+	switch {
+	case field != "":
+		m.fault(d, field, "%q is no kind of %s that this tool knows", scalar(d.node, "kind"), scalar(d.node, "apiVersion"))
+		return
+	case object == nil:
+		m.others++
+		return
+	}
+	text, err := yaml.Marshal(d.node)
+	if err == nil {
+		text, err = sigsyaml.YAMLToJSON(text)
+	}
+	if err != nil {
+		m.fault(d, "", "%v", err)
+		return
+	}
+	if _, isNamespace := object.(*corev1.Namespace); isNamespace {
+		if err := json.UnmarshalCaseSensitivePreserveInts(text, object); err != nil {
+			m.fault(d, "", "%v", err)
+			return
+		}
+	} else if strict, err := json.UnmarshalStrict(text, object); err != nil || len(strict) > 0 {
+		for _, e := range append(strict, err) {
+			if e != nil {
+				m.fault(d, quoted(e.Error()), "%s", strings.TrimPrefix(e.Error(), "json: "))
+			}
+		}
+		return
+	}
+	d.object = object
+	before := len(m.faults)
+	switch o := object.(type) {
+	case *v1alpha1.PluginCapabilityApproval:
+		if o.Namespace == "" {
+			o.Namespace = namespace
+		}
+		m.checkApproval(d, o)
+	case *v1alpha1.PluginInstallation:
+		m.checkInstallation(d, o)
+	case *v1alpha1.HumanPolicy:
+		m.checkPolicy(d, o)
+	}
+	if len(m.faults) == before {
+		m.documents = append(m.documents, d)
+	}
+}
+
+// objectOf returns an empty object of a document's kind, nil for kinds that don't
+// concern us, and the field to blame where it is one of ours that we don't know.
+func objectOf(node *yaml.Node) (object client.Object, field string) {
+	apiVersion, kind := scalar(node, "apiVersion"), scalar(node, "kind")
+	group, _, _ := strings.Cut(apiVersion, "/")
+	switch {
+	case apiVersion == "v1" && kind == "Namespace":
+		return &corev1.Namespace{}, ""
+	case group != v1alpha1.GroupVersion.Group:
+		return nil, ""
+	case apiVersion != v1alpha1.GroupVersion.String():
+		return nil, "apiVersion"
+	}
+	switch kind {
+	case "PluginCapabilityApproval":
+		return &v1alpha1.PluginCapabilityApproval{}, ""
+	case "PluginInstallation":
+		return &v1alpha1.PluginInstallation{}, ""
+	case "HumanPolicy":
+		return &v1alpha1.HumanPolicy{}, ""
+	default:
+		return nil, "kind"
+	}
+}
+
+func (m *manifests) fault(d document, field, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	if field != "" {
+		what = field + ": " + what
+	}
+	m.faults = append(m.faults, fault{File: d.file, Line: lineOf(d.node, field), What: what})
+}
+
+// The forms of the schema, so that a pull request is told before a cluster sees
+// it. The cluster's schema has the last word.
+var (
+	uuidForm      = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+	workspaceForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	actForm       = regexp.MustCompile(`^(\d{1,19}-[a-z2-7]{6})?$`)
+	pluginForm    = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
+	versionForm   = regexp.MustCompile(`^[[:graph:]]{1,64}$`)
+)
+
+func (m *manifests) checkApproval(d document, o *v1alpha1.PluginCapabilityApproval) {
+	s := o.Spec
+	if o.Namespace == "" {
+		m.fault(d, "metadata.namespace", "is missing; where another tool fills it in, give it with --namespace")
+	}
+	if s.InstallationName != o.Name || o.Name == "" {
+		m.fault(d, "spec.installationName", "is %q and must equal metadata.name, %q", s.InstallationName, o.Name)
+	}
+	if !uuidForm.MatchString(s.InstallationID) {
+		m.fault(d, "spec.installationID", "%q is no lower-case UUID", s.InstallationID)
+	}
+	if _, err := contract.ParseManifestDigest("spec.manifestDigest", s.ManifestDigest); err != nil {
+		m.fault(d, "spec.manifestDigest", "%s", err.Detail)
+	}
+	if !workspaceForm.MatchString(s.WorkspaceID) {
+		m.fault(d, "spec.workspaceID", "%q is no workspace ID", s.WorkspaceID)
+	}
+	if !actForm.MatchString(s.SupersedesAct) {
+		m.fault(d, "spec.supersedesAct", "%q is no name of an act", s.SupersedesAct)
+	}
+	if s.ApprovedBy == "" {
+		m.fault(d, "spec.approvedBy", "is missing: who grants this?")
+	}
+	if s.State != "" && s.State != v1alpha1.StateActive && s.State != v1alpha1.StateRevoked {
+		m.fault(d, "spec.state", "is %q; it is Active or Revoked", s.State)
+	}
+	ids := make([]string, len(s.Capabilities))
+	for i, id := range s.Capabilities {
+		ids[i] = string(id)
+	}
+	if _, err := contract.ParseCapabilities(ids); err != nil {
+		m.fault(d, "spec.capabilities", "%s", strings.TrimPrefix(err.Error(), "capabilities"))
+	}
+}
+
+func (m *manifests) checkInstallation(d document, o *v1alpha1.PluginInstallation) {
+	if o.Name == "" {
+		m.fault(d, "metadata.name", "is missing")
+	}
+	if !pluginForm.MatchString(o.Spec.PluginID) {
+		m.fault(d, "spec.pluginID", "%q is no plugin ID", o.Spec.PluginID)
+	}
+	if !versionForm.MatchString(o.Spec.Version) {
+		m.fault(d, "spec.version", "%q is no version", o.Spec.Version)
+	}
+	if o.Spec.ServiceAccountRef.Namespace == "" || o.Spec.ServiceAccountRef.Name == "" {
+		m.fault(d, "spec.serviceAccountRef", "needs a namespace and a name")
+	}
+	ids := make([]string, len(o.Spec.Manifest.Capabilities))
+	for i, declared := range o.Spec.Manifest.Capabilities {
+		ids[i] = string(declared.ID)
+	}
+	if _, err := contract.ParseCapabilities(ids); err != nil {
+		m.fault(d, "spec.manifest.capabilities", "%s", strings.TrimPrefix(err.Error(), "capabilities"))
+	}
+}
+
+func (m *manifests) checkPolicy(d document, o *v1alpha1.HumanPolicy) {
+	if o.Name == "" {
+		m.fault(d, "metadata.name", "is missing")
+	}
+	if len(o.Spec.Rules) == 0 {
+		m.fault(d, "spec.rules", "is empty")
+	}
+	for i, rule := range o.Spec.Rules {
+		field := fmt.Sprintf("spec.rules[%d]", i)
+		if !slices.Contains(grantableClasses(), string(rule.Class)) {
+			m.fault(d, field, "class %q is none of %s", rule.Class, strings.Join(grantableClasses(), ", "))
+		}
+		if !rule.Deny && !rule.FourEyes && rule.MaxLifetimeSeconds == nil {
+			m.fault(d, field, "must deny, cap the lifetime or demand four eyes")
+		}
+	}
+}
+
+// refuseDuplicates: of two manifests of one object, nobody knows which one the
+// cluster ends up with.
+func (m *manifests) refuseDuplicates() {
+	first := map[string]document{}
+	kept := m.documents[:0]
+	for _, d := range m.documents {
+		if before, ok := first[d.identity()]; ok {
+			m.fault(d, "", "%s stands in %s:%d too", d.identity(), before.file, before.line)
+			continue
+		}
+		first[d.identity()] = d
+		kept = append(kept, d)
+	}
+	m.documents = kept
+}
+
+// identity names the object of a document.
+func (d document) identity() string {
+	return strings.Trim(fmt.Sprintf("%s %s/%s", scalar(d.node, "kind"), d.object.GetNamespace(), d.object.GetName()), " ")
+}
+
+// scalar is the value of a member of a mapping, "" where there is none.
+func scalar(node *yaml.Node, name string) string {
+	if value := member(node, name); value != nil && value.Kind == yaml.ScalarNode {
+		return value.Value
+	}
+	return ""
+}
+
+// member is the value node of a mapping's member, nil where there is none.
+func member(node *yaml.Node, name string) *yaml.Node {
+	if node == nil || node.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == name {
+			return node.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// lineOf finds the line of a field such as "spec.rules[1].class", or of the
+// innermost part of it that is there.
+func lineOf(node *yaml.Node, field string) int {
+	line := node.Line
+	for part := range strings.SplitSeq(field, ".") {
+		name, index, indexed := strings.Cut(part, "[")
+		next := member(node, name)
+		if next == nil {
+			return line
+		}
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == name {
+				line = node.Content[i].Line
+			}
+		}
+		node = next
+		var i int
+		if _, err := fmt.Sscanf(index, "%d]", &i); indexed && err == nil && node.Kind == yaml.SequenceNode && i < len(node.Content) {
+			node = node.Content[i]
+			line = node.Line
+		}
+	}
+	return line
+}
+
+// quoted is the field that a decoder's error names between quotes.
+func quoted(text string) string {
+	_, rest, _ := strings.Cut(text, `"`)
+	field, _, _ := strings.Cut(rest, `"`)
+	return field
+}

@@ -1,0 +1,386 @@
+package main
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
+)
+
+// The bounds of a package, as plugins' own installer has them.
+const (
+	maxManifestBytes = 1 << 20
+	maxPackageBytes  = 200 << 20
+)
+
+// readPackage returns a package's manifest: the file itself, or what a gzipped tar
+// holds as manifest.yaml, checked against its checksums.txt.
+func readPackage(name string) ([]byte, error) {
+	file, err := os.Open(name) //nolint:gosec // the user names it
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the path
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	buffered := bufio.NewReader(file)
+	if magic, _ := buffered.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		text, err := io.ReadAll(io.LimitReader(buffered, maxManifestBytes+1))
+		if err == nil && len(text) > maxManifestBytes {
+			err = problem{what: fmt.Sprintf("%s is larger than %d bytes", name, maxManifestBytes)}
+		}
+		return text, err
+	}
+	text, err := unpack(buffered)
+	if err != nil {
+		return nil, problem{what: name + ": " + err.Error(), hint: "a package is a gzipped tar with manifest.yaml and checksums.txt at its root"}
+	}
+	return text, nil
+}
+
+// unpack reads the manifest and checks every file against the list: a package that
+// was tampered with in one place isn't trusted in another.
+func unpack(r io.Reader) ([]byte, error) {
+	zipped, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("it is no gzip: %w", err)
+	}
+	entries := tar.NewReader(io.LimitReader(zipped, maxPackageBytes))
+	sums := map[string]string{}
+	var manifest, checksums []byte
+	for {
+		header, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("it is no tar: %w", err)
+		}
+		name, err := safeName(header)
+		if err != nil {
+			return nil, err
+		}
+		if header.Typeflag == tar.TypeDir {
+			continue
+		}
+		hash := sha256.New()
+		var kept bytes.Buffer
+		var to io.Writer = hash
+		if name == "manifest.yaml" || name == "checksums.txt" {
+			if header.Size > maxManifestBytes {
+				return nil, fmt.Errorf("%s is larger than %d bytes", name, maxManifestBytes)
+			}
+			to = io.MultiWriter(hash, &kept)
+		}
+		if _, err := io.Copy(to, entries); err != nil { //nolint:gosec // entries is bounded
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		if _, twice := sums[name]; twice {
+			return nil, fmt.Errorf("it holds %s twice", name)
+		}
+		sums[name] = hex.EncodeToString(hash.Sum(nil))
+		switch name {
+		case "manifest.yaml":
+			manifest = kept.Bytes()
+		case "checksums.txt":
+			checksums = kept.Bytes()
+		}
+	}
+	switch {
+	case manifest == nil:
+		return nil, errors.New("it holds no manifest.yaml")
+	case checksums == nil:
+		return nil, errors.New("it holds no checksums.txt")
+	}
+	return manifest, compareSums(sums, string(checksums))
+}
+
+func safeName(header *tar.Header) (string, error) {
+	name := strings.TrimSuffix(strings.TrimPrefix(header.Name, "./"), "/")
+	if header.Typeflag == tar.TypeDir && name == "." || name == "" && header.Typeflag == tar.TypeDir {
+		return ".", nil
+	}
+	if header.Typeflag != tar.TypeReg && header.Typeflag != tar.TypeDir {
+		return "", fmt.Errorf("%q is neither a file nor a folder", header.Name)
+	}
+	if name == "" || path.IsAbs(name) || path.Clean(name) != name || strings.HasPrefix(name, "..") || strings.Contains(name, `\`) {
+		return "", fmt.Errorf("%q is no safe name", header.Name)
+	}
+	return name, nil
+}
+
+func compareSums(sums map[string]string, list string) error {
+	listed := map[string]bool{}
+	for line := range strings.Lines(list) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		sum, name, ok := strings.Cut(line, "  ")
+		if !ok {
+			return fmt.Errorf("checksums.txt: %q is no checksum and name", line)
+		}
+		if sums[name] != sum {
+			return fmt.Errorf("checksums.txt: %s is missing or another file", name)
+		}
+		listed[name] = true
+	}
+	for name := range sums {
+		if !listed[name] && name != "checksums.txt" && name != "checksums.txt.sig" {
+			return fmt.Errorf("checksums.txt: %s isn't listed", name)
+		}
+	}
+	return nil
+}
+
+// elsewhere are the fields of a package that say nothing about the Host's
+// authority: other parts of Kandev read them.
+var elsewhere = []string{
+	"api_version", "display_name", "description", "author", "categories", "icon", "repo_url", "base_url", "endpoints",
+	"runtime", "webhooks", "actions", "repository_providers", "reference_sources", "auth_providers", "config_schema",
+	"agent_tools", "ui", "automation_conditions", "executor_providers", "distribution",
+}
+
+// The names that packages use, and the IDs that they mean here. Where one name has
+// covered several rights, all of them are listed.
+var (
+	shippedReads = map[string][]contract.Capability{
+		"tasks": {contract.ReadTasks}, "sessions": {contract.ReadSessions}, "workspaces": {contract.ReadWorkspaces},
+		"workflows": {contract.ReadWorkflows}, "messages": {contract.ReadMessages}, "interactions": {contract.ReadInteractions},
+		"task_inbox": {contract.ReadTaskInbox}, "task_directives": {contract.ReadTaskDirectives},
+		"task_relations": {contract.ReadTaskRelations}, "task_transitions": {contract.ReadTaskTransitions},
+		"change_requests": {contract.ReadChangeRequests}, "managed_agent_conversations": {contract.ReadManagedAgentConversations},
+	}
+	shippedWrites = map[string][]contract.Capability{
+		"tasks": {contract.WriteTasks, contract.WriteTaskRelations}, "messages": {contract.WriteMessages},
+		"task_directives":             {contract.WriteTaskDirectives},
+		"execution":                   {contract.WriteTaskRuns, contract.WriteSessions, contract.WriteTaskTransitions},
+		"managed_agent_conversations": {contract.WriteManagedAgentConversations},
+	}
+)
+
+// parsedPackage is what an installation needs of a package.
+type parsedPackage struct {
+	pluginID, version, minHostVersion string
+	// from says for each ID which declarations of the package stand behind it.
+	from     map[contract.Capability][]string
+	required contract.CapabilitySet
+	// ignored are fields of other parts of Kandev, leftOut those that --without
+	// names.
+	ignored, leftOut []string
+}
+
+// translator reads a manifest and collects what it doesn't understand.
+type translator struct {
+	file    string
+	without []string
+	used    map[string]bool
+	faults  []string
+	parsed  parsedPackage
+}
+
+// translate reads the manifest of a package. Whatever it doesn't understand is an
+// error that names field and line, unless without names the field.
+func translate(file string, text []byte, without []string) (parsedPackage, error) {
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil {
+		return parsedPackage{}, problem{what: file + ": it is no YAML: " + firstLine(err)}
+	}
+	if len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
+		return parsedPackage{}, problem{what: file + ": it is no manifest: a mapping with id, version and capabilities"}
+	}
+	tr := translator{file: file, without: without, used: map[string]bool{}, parsed: parsedPackage{from: map[contract.Capability][]string{}}}
+	tr.top(root.Content[0])
+	for _, field := range without {
+		if !tr.used[field] {
+			tr.faults = append(tr.faults, fmt.Sprintf("--without: the manifest has no %s", field))
+		}
+	}
+	if len(tr.faults) > 0 {
+		return parsedPackage{}, problem{
+			what: "the manifest can't be translated:\n  " + strings.Join(tr.faults, "\n  "),
+			hint: "--without FIELD leaves one out: the plugin then does without it here",
+		}
+	}
+	return tr.parsed, nil
+}
+
+func (tr *translator) fault(node *yaml.Node, field, format string, args ...any) {
+	tr.faults = append(tr.faults, fmt.Sprintf("%s:%d: %s: %s", tr.file, node.Line, field, fmt.Sprintf(format, args...)))
+}
+
+// skipped tells whether --without names a field.
+func (tr *translator) skipped(field string) bool {
+	if !slices.Contains(tr.without, field) {
+		return false
+	}
+	tr.used[field] = true
+	tr.parsed.leftOut = append(tr.parsed.leftOut, field)
+	return true
+}
+
+func (tr *translator) top(node *yaml.Node) {
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		if seen[key.Value] {
+			tr.fault(key, key.Value, "stands there twice")
+			continue
+		}
+		seen[key.Value] = true
+		switch {
+		case tr.skipped(key.Value):
+		case key.Value == "id":
+			tr.parsed.pluginID = value.Value
+			if !pluginForm.MatchString(value.Value) || strings.HasSuffix(value.Value, ".config") {
+				tr.fault(value, "id", "%q is no plugin ID", value.Value)
+			}
+		case key.Value == "version":
+			tr.parsed.version = value.Value
+			if !versionForm.MatchString(value.Value) || strings.ContainsAny(value.Value, `/\`) {
+				tr.fault(value, "version", "%q is no version of 1 to 64 printable characters", value.Value)
+			}
+		case key.Value == "min_kandev_version":
+			tr.minimum(value)
+		case key.Value == "capabilities":
+			tr.capabilities(value)
+		case slices.Contains(elsewhere, key.Value):
+			tr.parsed.ignored = append(tr.parsed.ignored, key.Value)
+		default:
+			tr.fault(key, key.Value, "is no field of a manifest that this tool knows")
+		}
+	}
+	for _, field := range []string{"id", "version"} {
+		if !seen[field] {
+			tr.fault(node, field, "is missing")
+		}
+	}
+}
+
+var releaseForm = regexp.MustCompile(`^v?(0|[1-9]\d{0,5})(\.(0|[1-9]\d{0,5})){0,2}$`)
+
+func (tr *translator) minimum(node *yaml.Node) {
+	if !releaseForm.MatchString(node.Value) {
+		tr.fault(node, "min_kandev_version", "%q is no release version, such as 0.91.1", node.Value)
+		return
+	}
+	version := strings.TrimPrefix(node.Value, "v")
+	if !strings.Contains(version, ".") {
+		version += ".0"
+	}
+	tr.parsed.minHostVersion = version
+}
+
+func (tr *translator) capabilities(node *yaml.Node) {
+	if node.Kind != yaml.MappingNode {
+		tr.fault(node, "capabilities", "is no mapping")
+		return
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		field := "capabilities." + key.Value
+		off := value.Kind == yaml.ScalarNode && (value.Value == "false" || value.Tag == "!!null") ||
+			value.Kind == yaml.SequenceNode && len(value.Content) == 0
+		switch {
+		case tr.skipped(field), off:
+		case key.Value == "api_read":
+			tr.names(field, value, shippedReads)
+		case key.Value == "api_write":
+			tr.names(field, value, shippedWrites)
+		case slices.Contains([]string{"events", "state", "secrets", "agent_invoke", "auth", "user_state", "agent_conversation", "executor_provider"}, key.Value):
+			tr.fault(key, field, "no capability of this Host stands for it")
+		default:
+			tr.fault(key, field, "is no capability that this tool knows")
+		}
+	}
+}
+
+func (tr *translator) names(field string, node *yaml.Node, known map[string][]contract.Capability) {
+	if node.Kind != yaml.SequenceNode {
+		tr.fault(node, field, "is no list")
+		return
+	}
+	for _, item := range node.Content {
+		full := field + "." + item.Value
+		if tr.skipped(full) {
+			continue
+		}
+		capabilities, ok := known[item.Value]
+		if !ok {
+			tr.fault(item, full, "no capability of this Host stands for it")
+			continue
+		}
+		for _, c := range capabilities {
+			declared := strings.TrimPrefix(full, "capabilities.")
+			if !slices.Contains(tr.parsed.from[c], declared) {
+				tr.parsed.from[c] = append(tr.parsed.from[c], declared)
+			}
+		}
+	}
+}
+
+func (p *parsedPackage) declared() contract.CapabilitySet {
+	var set contract.CapabilitySet
+	for c := range p.from {
+		set |= contract.SetOf(c)
+	}
+	return set
+}
+
+// require marks what the plugin can't work without. Packages don't say it.
+func (p *parsedPackage) require(ids []string) error {
+	set, err := contract.ParseCapabilities(ids)
+	if err != nil {
+		return problem{what: "--require: " + err.Error()}
+	}
+	if extra := set &^ p.declared(); extra != 0 {
+		return problem{what: "--require: the package doesn't declare " + listed(extra), hint: "it declares " + listed(p.declared())}
+	}
+	p.required = set
+	return nil
+}
+
+// spec is the installation of the package, but for its ServiceAccount.
+func (p *parsedPackage) spec() v1alpha1.PluginInstallationSpec {
+	spec := v1alpha1.PluginInstallationSpec{PluginID: p.pluginID, Version: p.version, Manifest: v1alpha1.PluginManifest{MinHostVersion: p.minHostVersion}}
+	for c := range p.declared().All() {
+		spec.Manifest.Capabilities = append(spec.Manifest.Capabilities, v1alpha1.ManifestCapability{
+			ID: v1alpha1.CapabilityID(c.String()), Required: p.required.Has(c),
+			Reason: "The package declares " + strings.Join(p.from[c], ", ") + ".",
+		})
+	}
+	return spec
+}
+
+// explain shows the human what the package's words mean here.
+func (p *parsedPackage) explain(t *tool) {
+	fmt.Fprintf(t.ErrOut, "%s %s\n", p.pluginID, p.version)
+	rows := [][]string{{"THE PACKAGE SAYS", "HERE IT MEANS", "CLASS", "REQUIRED"}}
+	for c := range p.declared().All() {
+		rows = append(rows, []string{strings.Join(p.from[c], ", "), c.String(), classOf(c), yes(p.required.Has(c))})
+	}
+	if len(rows) == 1 {
+		fmt.Fprintln(t.ErrOut, "It asks for no capability.")
+	} else {
+		table(t.ErrOut, rows)
+	}
+	if len(p.leftOut) > 0 {
+		fmt.Fprintln(t.ErrOut, "Left out, as you asked:", strings.Join(p.leftOut, ", "))
+	}
+	if len(p.ignored) > 0 {
+		fmt.Fprintln(t.ErrOut, "Not part of an installation here:", strings.Join(p.ignored, ", "))
+	}
+}
