@@ -47,10 +47,11 @@ type process struct {
 	admitted, processed map[versionName]bool
 
 	// elected: it believes to lead. leading: its rows have been compared.
-	elected, leading bool
-	term             fence.Term
-	queue            []request
-	rounds           int
+	// again: it is to begin another term.
+	elected, leading, again bool
+	term                    fence.Term
+	queue                   []request
+	rounds                  int
 
 	urgent, jobs []*job
 }
@@ -83,7 +84,7 @@ func (p *process) clock() time.Time { return epoch.Add(p.w.now + p.offset) }
 
 // start is a process that remembers nothing.
 func (p *process) start() {
-	p.alive, p.paused, p.elected, p.leading = true, false, false, false
+	p.alive, p.paused, p.elected, p.leading, p.again = true, false, false, false, false
 	p.view = view.New(p.w.api.policy)
 	p.cursor = [kinds]int{-1, -1, -1, -1, -1}
 	p.watch, p.pod, p.goneUID, p.tokens = watch{}, podState{}, "", map[string]time.Duration{}
@@ -298,7 +299,8 @@ func (c *ports) handleFor(key authority.Key, prev, cur version) (held bool, err 
 		before = nil
 	}
 	after := cur.spec
-	confirmed := row.Seen.UID == cur.uid || c.p.w.mutant == mutantLaggingHold
+	// A row that has processed nothing knows of nothing newer.
+	confirmed := row.Seen.UID == cur.uid || row.Seen.UID == "" || c.p.w.mutant == mutantLaggingHold
 	if !confirmed {
 		if _, narrows := authority.Narrowing(row, before, after); !narrows {
 			return false, nil
@@ -343,27 +345,80 @@ func (p *process) elect() {
 	p.w.spawn(p, p.name+" lead", p.lead)
 }
 
-// lead begins a term: every row is compared with its newest event first.
+// lead begins a term, and another one where the store turns out not to be what
+// the cluster knows.
 func (p *process) lead(a *actor) {
 	w := p.w
 	for {
-		a.at("begins a term")
-		if !p.noStore && !w.db.locked() {
-			break
+		for !p.beginEpoch(a) {
+			a.at("compares the store's beat again")
 		}
+		for {
+			a.at("begins a term")
+			if !p.noStore && !w.db.locked() {
+				break
+			}
+		}
+		w.db.leaderEpoch++
+		p.term, p.again = w.db.term(), false
+		for !p.compare(a) {
+			a.at("compares again")
+		}
+		p.view.MarkComplete(view.SourceLedger)
+		p.leading = true
+		p.ask()
+		a.until(func() bool { return p.again || w.db.term() != p.term && w.rng.IntN(8) == 0 })
+		if !p.again {
+			// Something told it that another one leads.
+			p.depose(a)
+		}
+		p.leading = false
 	}
-	w.db.leaderEpoch++
-	p.term = w.db.term()
-	w.truth.leads(p.term)
-	for !p.compare(a) {
-		a.at("compares again")
+}
+
+// beginEpoch begins a store epoch where the store isn't what the cluster knows.
+func (p *process) beginEpoch(a *actor) bool {
+	w := p.w
+	a.at("reads the beat")
+	if p.noAPI {
+		return false
 	}
-	p.view.MarkComplete(view.SourceLedger)
-	p.leading = true
-	p.ask()
-	a.until(func() bool { return p.leading && w.db.term() != p.term && w.rng.IntN(8) == 0 })
-	// Something told it.
-	p.depose(a)
+	known := w.api.beat
+	a.at("reads the store's beat")
+	if p.noStore {
+		return false
+	}
+	db := w.db
+	if !known.ahead(db) || w.mutant == mutantNoBeat {
+		return true
+	}
+	a.at("begins a store epoch")
+	a.until(func() bool { return !w.db.locked() })
+	if p.noStore || w.db != db {
+		return false
+	}
+	db.storeEpoch++
+	db.leaderEpoch++
+	db.leaseFrom, db.leaseUntil = 0, 0
+	w.log(a.name, "store epoch %d", db.storeEpoch)
+	// What began in the old epoch ends first.
+	old := slices.Clone(db.open)
+	a.until(func() bool {
+		return !slices.ContainsFunc(old, func(t *txn) bool { return slices.Contains(db.open, t) })
+	})
+	a.at("writes the beat")
+	if p.noAPI {
+		return false
+	}
+	if w.api.beat == known {
+		w.api.beat = beat{db.id, db.beat}
+	}
+	return true
+}
+
+// ahead tells whether a store is not what the cluster knows, or older.
+func (b beat) ahead(db *database) bool {
+	return b.storeID != "" && (b.storeID != db.id || b.beat > db.beat)
 }
 
 func (p *process) compare(a *actor) bool {
@@ -514,9 +569,6 @@ func (p *process) freshen(a *actor) {
 		next = p.w.now + 5*time.Second
 		if err := port.round(); err != nil {
 			p.w.log(a.name, "no lease: %v", err)
-			if p.w.calm {
-				p.rounds++
-			}
 			again := p.w.now + 200*time.Millisecond
 			a.until(func() bool { return p.w.now >= again })
 		}
@@ -549,11 +601,15 @@ func (c *ports) round() error {
 		return errNoStore
 	}
 	db, begun, storeEpoch, beats := w.db, w.db.clock(), w.db.storeEpoch, w.db.beat
-	if last.storeID != "" && (last.storeID != db.id || last.beat > beats) && w.mutant != mutantNoBeat {
-		return c.beginEpoch(db, storeEpoch)
+	if last.ahead(db) && w.mutant != mutantNoBeat {
+		p.again = p.leading
+		return errors.New("the store is not what it was")
 	}
 	if db.completeEpoch == storeEpoch {
 		p.view.MarkComplete(view.SourceLedger)
+	}
+	if db.bound.ID != "" {
+		p.view.SetBinding(db.bound)
 	}
 	for _, key := range slices.Clone(w.db.keys) {
 		for {
@@ -584,29 +640,11 @@ func (c *ports) round() error {
 	if p.noAPI {
 		return errNoAPI
 	}
-	if last := w.api.beat; last.storeID != db.id || last.beat < beats {
+	if w.api.beat == last {
+		// Where somebody else has written meanwhile, theirs is newer.
 		w.api.beat = beat{db.id, beats}
 	}
 	return nil
-}
-
-// beginEpoch is what finds a store that is older than what was published.
-func (c *ports) beginEpoch(db *database, storeEpoch uint64) error {
-	w := c.p.w
-	c.a.at("begins a store epoch")
-	if c.p.noStore || w.db != db || db.storeEpoch != storeEpoch {
-		return errNoStore
-	}
-	if w.api.beat.storeID == db.id && w.api.beat.beat <= db.beat {
-		return nil
-	}
-	db.storeEpoch++
-	db.leaderEpoch++
-	db.leaseFrom, db.leaseUntil = 0, 0
-	db.beat = max(db.beat, w.api.beat.beat) + 1
-	w.api.beat = beat{db.id, db.beat}
-	w.log(c.a.name, "store epoch %d", db.storeEpoch)
-	return errors.New("another store epoch begins")
 }
 
 // compareLive holds what the objects of one row take away from it.

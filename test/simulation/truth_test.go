@@ -32,9 +32,9 @@ type truth struct {
 
 	// The level-based losses, each since when; negative for none.
 	uninstalledAt, lostAt time.Duration
-	// placedAt is when the workspace or the installation came back last.
-	placedAt time.Duration
-	lacks                 map[contract.Capability]time.Duration
+	// suspendedAt is since when the installation is suspended.
+	suspendedAt time.Duration
+	lacks       map[contract.Capability]time.Duration
 
 	made map[string]made
 	// actAt is the index when an act's name could be read, actFrom that of the
@@ -80,8 +80,6 @@ type narrowing struct {
 	// left is what remained.
 	left contract.CapabilitySet
 	what string
-	// waits: the row had not processed the object.
-	waits bool
 }
 
 // made is what an event was made from.
@@ -95,7 +93,7 @@ type made struct {
 func newTruth(w *world) truth {
 	return truth{
 		w: w, byName: map[versionName]*applied{}, first: map[manifest]int{}, deletedAt: map[string]int{},
-		uninstalledAt: -1, lostAt: -1, lacks: map[contract.Capability]time.Duration{},
+		uninstalledAt: -1, lostAt: -1, suspendedAt: -1, lacks: map[contract.Capability]time.Duration{},
 		made: map[string]made{}, actAt: map[string]int{"": 0}, actFrom: map[string]int{}, used: map[manifest]bool{}, seen: map[seenName]int64{},
 		inForce: map[revisionName]string{}, highest: map[authority.Key]uint64{}, shown: map[authority.Key]uint64{},
 		committedOps: map[string]int{}, pod: "pod-1",
@@ -145,8 +143,7 @@ func (h *truth) deleted(a *authority.Approval) {
 }
 
 func (h *truth) narrow(key authority.Key, uid string, left contract.CapabilitySet, what string) {
-	waits := h.w.db.row(key).Seen.UID != uid
-	h.narrowed = append(h.narrowed, narrowing{h.index, h.w.now, key, uid, left, what, waits})
+	h.narrowed = append(h.narrowed, narrowing{h.index, h.w.now, key, uid, left, what})
 }
 
 func (h *truth) installation() {
@@ -156,8 +153,12 @@ func (h *truth) installation() {
 		h.uninstalledAt = h.w.now
 		return
 	}
-	if h.uninstalledAt >= 0 {
-		h.uninstalledAt, h.placedAt = -1, h.w.now
+	h.uninstalledAt = -1
+	switch {
+	case !i.Suspended:
+		h.suspendedAt = -1
+	case h.suspendedAt < 0:
+		h.suspendedAt = h.w.now
 	}
 	h.lack()
 }
@@ -183,9 +184,8 @@ func (h *truth) workspace() {
 	h.changed = h.index
 	n := h.w.api.namespace
 	switch lost := n.uid != h.w.db.bound.NamespaceUID || !n.labelled; {
-	case !lost && h.lostAt >= 0:
-		h.lostAt, h.placedAt = -1, h.w.now
 	case !lost:
+		h.lostAt = -1
 	case h.lostAt < 0:
 		h.lostAt = h.w.now
 	}
@@ -210,20 +210,13 @@ func (h *truth) sees(key authority.Key, seen authority.Seen) {
 }
 
 // counts tells whether a narrowing is one that the protocol must not miss: of an
-// object that a row has processed. What no process ever saw, no rule closes, nor
-// what was taken from an approval that waited for its place and was never
-// processed.
+// object that a row has processed. What no process ever saw, no rule closes.
 func (h *truth) counts(n narrowing, uid string) bool {
-	if n.waits && (h.uninstalledAt >= 0 || h.lostAt >= 0 || h.placedAt >= n.at) {
-		return false
-	}
 	_, seen := h.seen[seenName{n.key, n.uid}]
 	return seen || n.uid == uid
 }
 
 // What the replicas do.
-
-func (h *truth) leads(fence.Term) {}
 
 // creates is told before an event is tried.
 func (h *truth) creates(e authority.Event, read *fence.Reading) {
@@ -468,6 +461,9 @@ func (h *truth) allowed(row authority.Row, revision uint64, c contract.Capabilit
 	}
 	if h.lostAt >= 0 && h.lostAt < limit || h.uninstalledAt >= 0 && h.uninstalledAt < limit {
 		w.fail("latency", "%s long after the workspace or the installation is gone", what)
+	}
+	if h.suspendedAt >= 0 && h.suspendedAt < limit {
+		w.fail("latency", "%s %s after the installation was suspended", what, w.now-h.suspendedAt)
 	}
 }
 
@@ -747,7 +743,7 @@ func (h *truth) losesNothing(row authority.Row) {
 			return
 		}
 	}
-	if h.ownHold(row, newest) {
+	if h.unlucky(row, newest) {
 		return
 	}
 	if i := w.api.installation; i == nil || row.State != authority.StateActive ||
@@ -757,13 +753,15 @@ func (h *truth) losesNothing(row authority.Row) {
 	}
 }
 
-// ownHold tells whether a revision applied a hold of the version that granted, or
-// of one before it: one that was set between the event of the grant and its fence.
-// It costs the grant, which fails closed.
-func (h *truth) ownHold(row authority.Row, grant *applied) bool {
+// unlucky tells whether a revision since the grant took it away by a rule that
+// rather loses a grant than a revocation: a hold of the version that granted, or of
+// one before it, that was set between the grant's event and its fence; or a replica
+// that had not watched two edits.
+func (h *truth) unlucky(row authority.Row, grant *applied) bool {
 	for revision := row.Revision; revision > 0; revision-- {
 		e, _ := h.w.api.event(row.Key, revision)
-		if hold := e.Applied; hold != nil && hold.UID == grant.spec.UID && hold.Generation <= grant.spec.Generation {
+		if hold := e.Applied; hold != nil && hold.UID == grant.spec.UID && hold.Generation <= grant.spec.Generation ||
+			e.Row.Cause == authority.CauseUnseenChange {
 			return true
 		}
 	}
