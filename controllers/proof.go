@@ -66,7 +66,9 @@ type proof struct {
 	// turned is told each time that the leader finds the proof lost or regained;
 	// then resume is to have computed again what waited for it.
 	turned func(turn)
-	resume func(context.Context) error
+	// observed is told what each attempt has found, unless that is unknown.
+	observed func(proven bool)
+	resume   func(context.Context) error
 
 	// wake asks for an attempt at once.
 	wake chan struct{}
@@ -511,6 +513,9 @@ func (p *proof) publish(ctx context.Context, policy string, next standing) {
 	p.standing = next
 	turned := p.told != was
 	p.mu.Unlock()
+	if next.state != proofUnknown {
+		p.observed(next.state == proofHeld)
+	}
 	if !turned {
 		return
 	}

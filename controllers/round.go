@@ -41,6 +41,7 @@ type rounds struct {
 	// beginning of its round.
 	every, life time.Duration
 	now         func() time.Time
+	observer    Observer
 	log         logr.Logger
 
 	// fetched are the approvals that are newer than their rows, by place.
@@ -60,6 +61,7 @@ func (r *rounds) Start(ctx context.Context) error {
 	ticker := time.NewTicker(r.every)
 	defer ticker.Stop()
 	for {
+		begun := r.now()
 		err := r.turn(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -71,6 +73,7 @@ func (r *rounds) Start(ctx context.Context) error {
 		r.began.Store(true)
 		switch {
 		case err != nil:
+			r.observer.Round(r.now().Sub(begun), err)
 			r.log.Error(err, "A round failed; commands commit until the lease runs out", "life", r.life)
 		case before != nil && *before != nil:
 			r.log.Info("Rounds succeed again")
@@ -106,6 +109,7 @@ func (r *rounds) ready(request *http.Request) error {
 func (r *rounds) turn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.life)
 	defer cancel()
+	begun := r.now()
 	leads := r.leader.leads()
 	if leads {
 		if err := r.leader.current(ctx); err != nil {
@@ -141,7 +145,11 @@ func (r *rounds) turn(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("renew the lease: %w", err)
 	}
-	return r.marks.write(ctx, known, round.StoreID, beat)
+	if err := r.marks.write(ctx, known, round.StoreID, beat); err != nil {
+		return err
+	}
+	r.observer.Round(r.now().Sub(begun), nil)
+	return nil
 }
 
 // all asks for a pass of every row, and whether each installation is there: what

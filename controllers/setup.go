@@ -70,6 +70,8 @@ type Options struct {
 	// EventRetention is how old an event of authority must be to be pruned from the
 	// API for its age, once the store has it; zero: none is.
 	EventRetention time.Duration
+	// Observer may be nil.
+	Observer Observer
 }
 
 // AddToScheme registers the kinds that the controllers read and write.
@@ -113,6 +115,9 @@ func only(name string, all map[string]string) map[string]string {
 // that has not been started, with readiness checks named crds and lease.
 func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	live, log := mgr.GetAPIReader(), mgr.GetLogger()
+	if o.Observer == nil {
+		o.Observer = unobserved{}
+	}
 	writer := client.WithFieldValidation(mgr.GetClient(), metav1.FieldValidationStrict)
 
 	if err := claim(ctx, live, o.Store, o.AdoptFrom); err != nil {
@@ -151,12 +156,12 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	admitted.writtenAnew, approvals.believed = approvals.writtenAnew, admitted.believed
-	admitted.turned = notes.proof
+	admitted.turned, admitted.observed = notes.proof, o.Observer.Proven
 	admitted.resume = func(ctx context.Context) error { return resume(ctx, mgr.GetClient(), passes.add) }
 	objects.proof, status.doubt = admitted, admitted.doubt
 	fresh := &rounds{
 		store: o.Store, live: live, cluster: objects, bindings: bound, policies: policy, history: approvals, view: o.View,
-		marks: stores, leader: lead, passes: passes, uninstalls: uninstalls,
+		marks: stores, leader: lead, passes: passes, uninstalls: uninstalls, observer: o.Observer,
 		every: o.RoundEvery, life: o.LeaseLife, now: o.Now, log: log.WithName("rounds"),
 	}
 	lead.all = fresh.all
@@ -181,10 +186,10 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		WithOptions(controller.TypedOptions[authority.Key]{
 			MaxConcurrentReconciles: passWorkers, ReconciliationTimeout: passTimeout, EnableWarmup: new(true),
 		}).
-		Complete(&passReconciler{
+		Complete(observedPasses{observer: o.Observer, TypedReconciler: &passReconciler{
 			pass: &fence.Pass{
-				Intent: objects, History: approvals, Events: history, Ledger: distrusting{o.Store, admitted}, Status: status,
-				Now: o.Now, Random: o.Random,
+				Intent: objects, History: observedHistory{approvals, o.Observer, o.Now}, Events: history,
+				Ledger: distrusting{o.Store, admitted}, Status: status, Now: o.Now, Random: o.Random,
 			},
 			told:   notes.revision,
 			leader: lead, view: o.View, store: o.Store, now: o.Now, revisions: map[authority.Key]uint64{},
@@ -193,7 +198,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 					installations.add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 				}
 			},
-		}); err != nil {
+		}}); err != nil {
 		return fmt.Errorf("add the controller of passes: %w", err)
 	}
 	if err := builder.TypedControllerManagedBy[string](mgr).Named("uninstall").
