@@ -131,7 +131,8 @@ func TestCRDsFitIntoAnAnnotation(t *testing.T) {
 }
 
 // TestKustomizeFollowsItsNamespace: an overlay with another namespace must bind the
-// ServiceAccount of that namespace, not one that somebody else may create.
+// ServiceAccount of that namespace, not one that somebody else may create. In the
+// admission policies the overlay says so itself, as config/admission shows.
 func TestKustomizeFollowsItsNamespace(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -146,11 +147,27 @@ func TestKustomizeFollowsItsNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay := "namespace: elsewhere\nresources:\n- " + base + "\n"
+	overlay := "namespace: elsewhere\nresources:\n- " + base + "\n" + patchOfNames(t)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	follows(t, parse(t, tool(t, "kustomize", "build", dir)), "elsewhere")
+}
+
+// patchOfNames is the patch in the comment of config/admission/kustomization.yaml, which
+// names the namespace elsewhere.
+func patchOfNames(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(configDir, "admission", "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "# patches:\n")
+	patch, _, found := strings.Cut(rest, "apiVersion:")
+	if !found {
+		t.Fatal("config/admission shows no patch")
+	}
+	return "patches:\n" + strings.ReplaceAll("\n"+patch, "\n# ", "\n")
 }
 
 func TestChartFollowsItsNamespace(t *testing.T) {
@@ -161,7 +178,7 @@ func follows(t *testing.T, rendered objects, namespace string) {
 	t.Helper()
 	subjects := 0
 	for _, object := range rendered {
-		if strings.HasSuffix(object.GetKind(), "Binding") {
+		if strings.HasSuffix(object.GetKind(), "RoleBinding") {
 			for _, subject := range convert[rbacv1.RoleBinding](t, object).Subjects {
 				subjects++
 				if subject.Namespace != namespace || subject.Name != host {

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,7 +33,12 @@ type cluster struct {
 
 func start(t *testing.T) cluster {
 	t.Helper()
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
+	return startWith(t, controlplane.Options{})
+}
+
+func startWith(t *testing.T, options controlplane.Options) cluster {
+	t.Helper()
+	plane, err := controlplane.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,11 +62,6 @@ func (c cluster) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	// No two calls share a discovery cache: one from before the CRDs hides them.
 	return tool(t, "kubectl", append([]string{"--kubeconfig", c.kubeconfig, "--cache-dir", t.TempDir()}, args...)...)
-}
-
-func (c cluster) helm(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	return try(t, "", "helm", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
 }
 
 func (c cluster) createNamespace(t *testing.T, name string, labels map[string]string) {
@@ -101,10 +100,9 @@ func TestKustomizeInstalls(t *testing.T) {
 		if err := c.admits(t.Context(), deployment(t, kustomized(t)).Spec.Template); err != nil {
 			t.Error(err)
 		}
-		for name, values := range map[string]string{"sqlite": "values.yaml", "postgres": "ci/postgres-values.yaml"} {
-			chart := charted(t, "--values", filepath.Join(chartDir, values))
-			if err := c.admits(t.Context(), deployment(t, chart).Spec.Template); err != nil {
-				t.Errorf("chart with %s: %v", name, err)
+		for _, values := range valuesFiles(t) {
+			if err := c.admits(t.Context(), deployment(t, charted(t, "--values", values)).Spec.Template); err != nil {
+				t.Errorf("chart with %s: %v", values, err)
 			}
 		}
 		// Otherwise the above would say nothing.
@@ -157,7 +155,8 @@ func (c cluster) admits(ctx context.Context, template corev1.PodTemplateSpec) er
 func (c cluster) samples(t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(configDir, "samples")
-	c.kubectl(t, "apply", "--server-side", "-k", dir)
+	// Whoever writes a grant must be whom it names.
+	c.kubectl(t, "apply", "--server-side", "-k", dir, "--as=ada@example.com", "--as-group=system:masters")
 	rendered := parse(t, tool(t, "kustomize", "build", dir))
 	installation := convert[v1alpha1.PluginInstallation](t, rendered["PluginInstallation/standup"])
 	approval := convert[v1alpha1.PluginCapabilityApproval](t, rendered["PluginCapabilityApproval/standup"])
@@ -196,57 +195,6 @@ func (c cluster) samples(t *testing.T) {
 	}
 	if account.Namespace == approval.Namespace {
 		t.Error("the plugin lives in the workspace")
-	}
-}
-
-// TestHelmInstalls installs, upgrades and uninstalls the chart.
-func TestHelmInstalls(t *testing.T) {
-	c := start(t)
-	const elsewhere = "helm-host"
-	c.createNamespace(t, elsewhere, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
-	if _, err := c.helm(t, "install", "first", chartDir, "--namespace", elsewhere); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.certificateFits(t.Context(), elsewhere); err != nil {
-		t.Error(err)
-	}
-	if err := c.cursorKeyFits(t.Context(), elsewhere); err != nil {
-		t.Error(err)
-	}
-	secrets := func() map[string]string {
-		t.Helper()
-		found := map[string]string{}
-		for _, name := range []string{"plugin-host-tls", "plugin-host-cursor-keys"} {
-			secret, err := c.api.CoreV1().Secrets(elsewhere).Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for key, value := range secret.Data {
-				found[name+"/"+key] = string(value)
-			}
-		}
-		return found
-	}
-	made := secrets()
-	if _, err := c.helm(t, "upgrade", "first", chartDir, "--namespace", elsewhere, "--set", "podLabels.a=b"); err != nil {
-		t.Fatal(err)
-	}
-	if !maps.Equal(made, secrets()) {
-		t.Error("an upgrade made other keys")
-	}
-
-	if _, err := c.helm(t, "install", "second", chartDir, "--namespace", "default"); err == nil ||
-		!strings.Contains(err.Error(), "cannot be imported into the current release") {
-		t.Errorf("a second plugin host in one cluster is answered with %v", err)
-	}
-
-	if _, err := c.helm(t, "uninstall", "first", "--namespace", elsewhere); err != nil {
-		t.Fatal(err)
-	}
-	left := strings.Fields(c.kubectl(t, "get", "-A", "-o", "name", "-l", "app.kubernetes.io/name=plugin-host",
-		"deployments,services,secrets,serviceaccounts,persistentvolumeclaims,roles,rolebindings,clusterroles,clusterrolebindings"))
-	if want := []string{"persistentvolumeclaim/plugin-host-data"}; !slices.Equal(left, want) {
-		t.Errorf("an uninstall leaves %v, want %v", left, want)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,61 +31,140 @@ import (
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
-// running is plugin-host as a cluster would run it: the binary, with the command
-// line of the Deployment, the Secrets of the chart and the rights of its own
-// ServiceAccount. Only where it listens and where its files lie is of the test.
-type running struct {
-	address string
+// program is plugin-host as a cluster would run it: the binary, with the command line
+// of a Deployment, the Secrets that it mounts and the rights of its own ServiceAccount.
+// Only where it listens and where its files lie is of the test.
+type program struct {
+	binary string
+	// dir holds its files; the store in it outlives a process.
+	dir     string
+	args    []string
 	secrets map[string][]byte
 }
 
-// runHost starts it and returns once it is ready; it ends with the test.
-func (c cluster) runHost(t *testing.T) running {
+// running is a process of it.
+type running struct {
+	address string
+	secrets map[string][]byte
+	cmd     *exec.Cmd
+	ended   chan struct{}
+	log     *safeBuffer
+}
+
+// buildHost builds the binary.
+func buildHost(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	binary := filepath.Join(dir, host)
+	binary := filepath.Join(t.TempDir(), host)
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/kandev/plugin-host/cmd/plugin-host")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build plugin-host: %v\n%s", err, out)
 	}
-	r := running{address: freeAddress(t), secrets: chartSecrets(t)}
-	for name, folder := range map[string]string{"tls.crt": "tls", "tls.key": "tls", "keys": "cursor-keys"} {
-		writeFile(t, filepath.Join(dir, folder, name), r.secrets[name])
-	}
-	if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
+	return binary
+}
+
+// runHost starts it as config/default would and returns once it is ready; it ends with
+// the test, and must not have asked for what it may not.
+func (c cluster) runHost(t *testing.T) running {
+	t.Helper()
+	r := c.startHost(t, program{
+		binary: buildHost(t), dir: t.TempDir(), secrets: chartSecrets(t),
+		args: deployment(t, kustomized(t)).Spec.Template.Spec.Containers[0].Args,
+	})
+	t.Cleanup(func() {
+		r.stop(t)
+		if strings.Contains(r.log.String(), "is forbidden:") {
+			t.Errorf("plugin-host asked for what it may not\n%s", r.log)
+		}
+	})
+	return r
+}
+
+// startHost starts it and returns once it is ready. It ends with stop, and with the
+// test at the latest.
+func (c cluster) startHost(t *testing.T, p program) running {
+	t.Helper()
+	r := running{address: freeAddress(t), secrets: p.secrets, ended: make(chan struct{}), log: &safeBuffer{}}
+	mount(t, filepath.Join(p.dir, "tls"), p.secrets, "tls.crt", "tls.key")
+	mount(t, filepath.Join(p.dir, "cursor-keys"), p.secrets, "keys")
+	if err := os.MkdirAll(filepath.Join(p.dir, "data"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	health := freeAddress(t)
-	args := deployment(t, kustomized(t)).Spec.Template.Spec.Containers[0].Args
+	args := slices.Clone(p.args)
 	for i := range args {
 		args[i] = strings.NewReplacer(
-			"/var/lib/plugin-host", filepath.Join(dir, "data"), "/etc/plugin-host", dir,
+			"/var/lib/plugin-host", filepath.Join(p.dir, "data"), "/etc/plugin-host", p.dir,
 			"$(POD_NAMESPACE)", namespace, "=:8443", "="+r.address, "=:8081", "="+health,
 		).Replace(args[i])
 	}
-	args = append(args, "--kubeconfig="+c.kubeconfigOfHost(t, dir), "--seed-file="+seedFile(t, dir))
-	cmd := exec.CommandContext(t.Context(), binary, args...)
-	log := &safeBuffer{}
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 20 * time.Second
-	if err := cmd.Start(); err != nil {
+	args = append(args, "--kubeconfig="+c.kubeconfigOfHost(t, p.dir), "--seed-file="+seedFile(t, p.dir))
+	r.cmd = exec.CommandContext(t.Context(), p.binary, args...)
+	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
+	r.cmd.Cancel = func() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
+	r.cmd.WaitDelay = 20 * time.Second
+	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		// The context of the test is over, so SIGTERM has been sent.
-		<-ended
-		if code := cmd.ProcessState.ExitCode(); code != 0 {
-			t.Errorf("plugin-host ended with %d after SIGTERM\n%s", code, log)
-		}
-		if strings.Contains(log.String(), "is forbidden:") {
-			t.Errorf("plugin-host asked for what it may not\n%s", log)
-		}
-	})
-	waitReady(t, "http://"+health+"/readyz", log)
+	go func() {
+		_ = r.cmd.Wait() // its exit code is looked at
+		close(r.ended)
+	}()
+	waitReady(t, "http://"+health+"/readyz", r.log)
 	return r
+}
+
+// mount puts files of Secrets into a folder as a kubelet does, the first time and when
+// they change: all at once, by a link that is renamed.
+func mount(t *testing.T, dir string, secrets map[string][]byte, names ...string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	version, err := os.MkdirTemp(dir, "..v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		writeFile(t, filepath.Join(version, name), secrets[name])
+		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(dir, "..data")
+	if err := os.Symlink(filepath.Base(version), link+"_next"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(link+"_next", link); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serves tells whether it proves to be plugin-host to who trusts an authority.
+func (r running) serves(t *testing.T, authority []byte) bool {
+	t.Helper()
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		t.Fatal("the authority holds no certificate")
+	}
+	dialer := tls.Dialer{Config: &tls.Config{
+		RootCAs: roots, ServerName: host + "." + namespace + ".svc", MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
+	}}
+	connection, err := dialer.DialContext(t.Context(), "tcp", r.address)
+	if err != nil {
+		return false
+	}
+	_ = connection.Close()
+	return true
+}
+
+// stop ends it as a kubelet does, and demands that it ends well. It may be called again.
+func (r running) stop(t *testing.T) {
+	t.Helper()
+	_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	<-r.ended
+	if code := r.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("plugin-host ended with %d after SIGTERM\n%s", code, r.log)
+	}
 }
 
 // seedFile writes the one that docs/howto/install.md shows.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/kandev/plugin-host/hack/toolbox"
 )
 
@@ -22,7 +24,7 @@ func TestHowToGrantAndRevoke(t *testing.T) {
 	c.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "-f", filepath.Join(configDir, "crd", "bases"))
 	r := c.runHost(t)
 
-	sh := c.shell(t)
+	sh, grace := c.shell(t, "ada@example.com"), c.shell(t, "grace@example.com")
 	get := func(field string) string {
 		t.Helper()
 		return sh(t, `kubectl --namespace payments get pca standup -o jsonpath='{.status.`+field+`}'`)
@@ -36,7 +38,11 @@ func TestHowToGrantAndRevoke(t *testing.T) {
 	const both = `["host.v2.read:tasks","host.v2.write:tasks"]`
 	seen := map[string]string{}
 	for _, block := range blocks(t, "grant-and-revoke.md") {
-		sh(t, block.text)
+		if strings.Contains(block.text, `"changedBy":"grace@example.com"`) {
+			grace(t, block.text) // nobody says who somebody else is
+		} else {
+			sh(t, block.text)
+		}
 		seen[block.heading] += block.text
 		switch {
 		case strings.Contains(block.text, "cat > approval.yaml"):
@@ -113,8 +119,9 @@ func blocks(t *testing.T, page string) []block {
 }
 
 // shell returns a function that runs commands as a user of the cluster does: at the
-// top of a working tree, with kubectl on the path.
-func (c cluster) shell(t *testing.T) func(*testing.T, string) string {
+// top of a working tree, with kubectl on the path, as a person of our pages who may do
+// everything.
+func (c cluster) shell(t *testing.T, person string) func(*testing.T, string) string {
 	t.Helper()
 	box, err := toolbox.Here()
 	if err != nil {
@@ -129,11 +136,22 @@ func (c cluster) shell(t *testing.T) func(*testing.T, string) string {
 	if err := os.CopyFS(filepath.Join(tree, "config"), os.DirFS(configDir)); err != nil {
 		t.Fatal(err)
 	}
+	config, err := clientcmd.LoadFromFile(c.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.Impersonate, user.ImpersonateGroups = person, []string{"system:masters"}
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
 	return func(t *testing.T, lines string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", lines)
 		cmd.Dir = tree
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "KUBECACHEDIR="+t.TempDir(),
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "KUBECACHEDIR="+t.TempDir(),
 			"PATH="+filepath.Dir(kubectl)+string(os.PathListSeparator)+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
