@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
@@ -37,6 +38,40 @@ var _ = Describe("the policies", func() {
 		}
 		Expect(named).To(ConsistOf(v1alpha1.AdmissionPolicies()))
 		Expect(bound).To(ConsistOf(v1alpha1.AdmissionPolicies()))
+	})
+
+	It("leave no way to write that nobody thought of", func(ctx SpecContext) {
+		var policies admissionregistrationv1.ValidatingAdmissionPolicyList
+		Expect(administrator.List(ctx, &policies)).To(Succeed())
+		judged := map[string]bool{}
+		for _, policy := range policies.Items {
+			for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+				if len(rule.ResourceNames) > 0 || !slices.Contains(rule.APIGroups, v1alpha1.GroupVersion.Group) {
+					continue
+				}
+				for _, resource := range rule.Resources {
+					for _, operation := range rule.Operations {
+						judged[string(operation)+" "+resource] = true
+					}
+				}
+			}
+		}
+		served, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+		Expect(err).NotTo(HaveOccurred())
+		writes := map[string]string{"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE", "deletecollection": "DELETE"}
+		var free []string
+		for _, resource := range served.APIResources {
+			for _, verb := range resource.Verbs {
+				way := writes[verb] + " " + resource.Name
+				if writes[verb] != "" && !judged[way] && !slices.Contains(free, way) {
+					free = append(free, way)
+				}
+			}
+		}
+		Expect(free).To(ConsistOf(
+			"DELETE plugincapabilityapprovals", "DELETE plugininstallations", // taking away is free
+			"UPDATE humanpolicies", // its schema lets nothing change
+		))
 	})
 
 	It("have nothing that the API server warns of", func(ctx SpecContext) {
