@@ -100,10 +100,13 @@ func (e Event) Rebuilt() Row {
 }
 
 // Remaining is what stays of a row's hold when the row goes to this event: all
-// of it, unless it is the very hold that the event applied. Applied twice, it
-// would take away what the same act granted.
+// of it, unless it is the very hold that the event applied, or speaks of the
+// very version that the event processed and of no other. It would else take away
+// what that version granted, as an act, by what it left out compared with the
+// version before. A hold of an earlier version stays: the event may have been
+// computed before it was set.
 func (e Event) Remaining(hold *Hold) *Hold {
-	if hold.Equal(e.Applied) {
+	if hold == nil || hold.Equal(e.Applied) || !hold.Spent && hold.speaksOf(e.Row.Seen) {
 		return nil
 	}
 	return hold

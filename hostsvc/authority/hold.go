@@ -37,6 +37,18 @@ func (h *Hold) Equal(other *Hold) bool {
 		h.UID == other.UID && h.Generation == other.Generation && h.Spent == other.Spent
 }
 
+// speaksOf tells whether a hold is of the very version that was processed. A
+// deletion's is one above the last version.
+func (h *Hold) speaksOf(seen Seen) bool {
+	if h.UID == "" || h.UID != seen.UID {
+		return false
+	}
+	if h.Cause == CauseApprovalDeleted {
+		return seen.Gone && h.Generation == seen.Generation+1
+	}
+	return !seen.Gone && h.Generation == seen.Generation
+}
+
 // Merge intersects a further narrowing into h, which may be nil. The first
 // version, its cause and its actor stay; two narrowing versions of an approval
 // spend the act's name.

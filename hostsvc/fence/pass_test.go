@@ -406,6 +406,38 @@ func TestObey_AnOlderHoldStays(t *testing.T) {
 	}
 }
 
+// A grant of fewer capabilities than the version before asked for is a narrowing
+// for whoever compares versions, and an act for who processes it. A replica that
+// holds it between the leader's reads and its fence takes nothing from the act.
+func TestI7_AGrantIsNotTakenBackByAHoldOfItsOwnVersion(t *testing.T) {
+	for _, point := range []string{"create", "created", "fence"} {
+		t.Run(point, func(t *testing.T) {
+			m, c := leading(t, readTasks|writeTasks)
+			m.edit(func(a *authority.Approval) { a.Revoked = true })
+			if err := c.run(); err != nil {
+				t.Fatal(err)
+			}
+			m.edit(func(a *authority.Approval) { a.Revoked = false }) // self-heal
+			if err := c.run(); err != nil {
+				t.Fatal(err)
+			}
+			replica := m.start("replica")
+			if err := replica.handle(); err != nil {
+				t.Fatal(err)
+			}
+			before(m, point, func(*controller) error { return replica.handle() })
+			m.apply(m.spec(readTasks))
+			if err := c.run(); err != nil {
+				t.Fatal(err)
+			}
+			if m.row.Effective(m.now) != readTasks || m.row.Hold != nil {
+				t.Errorf("row %+v", m.row)
+			}
+			m.converges()
+		})
+	}
+}
+
 // An event does not lower what the row has seen, nor may it allow what a
 // version processed since took away.
 func TestObey_SeenNeverGoesBack(t *testing.T) {
