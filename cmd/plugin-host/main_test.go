@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -15,14 +16,18 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -181,12 +186,12 @@ func TestRunsUntilItIsTold(t *testing.T) {
 	if err := api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "plugin-host"}}); err != nil {
 		t.Fatal(err)
 	}
-	cert, key := certificate(t)
-	health := freeAddress(t)
+	cert, key := keyPair(t)
+	health, shown := freeAddress(t), freeAddress(t)
 	s, err := parse([]string{
 		"--kubeconfig=" + kubeconfig, "--leader-election-namespace=plugin-host",
 		"--sqlite-path=" + filepath.Join(t.TempDir(), "host.db"), "--seed-file=" + file(t, "seeds.yaml", seeds),
-		"--grpc-listen=127.0.0.1:0", "--health-listen=" + health, "--tls-cert-file=" + cert, "--tls-key-file=" + key,
+		"--grpc-listen=127.0.0.1:0", "--health-listen=" + health, "--metrics-listen=" + shown, "--tls-cert-file=" + cert, "--tls-key-file=" + key,
 		"--cursor-key-file=" + file(t, "keys", base64.StdEncoding.EncodeToString(make([]byte, query.CursorKeySize))),
 	}, io.Discard)
 	if err != nil {
@@ -215,9 +220,74 @@ func TestRunsUntilItIsTold(t *testing.T) {
 			break
 		}
 	}
+	showsItsMetrics(t, plane, shown)
+	begun := time.Now()
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("it ended with %v", err)
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("with no call in flight, the end took %v", took)
+	}
+}
+
+// showsItsMetrics scrapes the process as an administrator, whose token the API
+// server vouches for.
+func showsItsMetrics(t *testing.T, plane *controlplane.ControlPlane, address string) {
+	t.Helper()
+	clients, err := kubernetes.NewForConfig(plane.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}}
+	if _, err := clients.CoreV1().ServiceAccounts("plugin-host").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clients.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "plugin-host", Name: "prometheus"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := clients.CoreV1().ServiceAccounts("plugin-host").CreateToken(t.Context(), "prometheus", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its certificate is this test's
+	scrape := func() string {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token.Status.Token)
+		response, err := insecure.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("%d, %v: %s", response.StatusCode, err, text)
+		}
+		return string(text)
+	}
+	lines := []string{
+		"\nplugin_host_ready{check=\"lease\"} 1\n", "\nplugin_host_ready{check=\"drain\"} 1\n", "\nplugin_host_lease_remaining_seconds 1",
+		"\nplugin_host_rounds_total{succeeded=\"true\"} ", "\nplugin_host_store_queue_waiting 0\n", "\nplugin_host_widening_proven 0\n",
+		"\nplugin_host_certificate_expiry_timestamp_seconds ", "\nleader_election_master_status{name=\"plugin-host.plugins.kandev.ai\"} 1\n",
+	}
+	soon := time.NewTimer(10 * time.Second)
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		text := scrape()
+		missing := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.Contains(text, line) })
+		if len(missing) == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-soon.C:
+			t.Fatalf("the metrics have no lines %q:\n%s", missing, text)
+		}
 	}
 }
 
@@ -250,7 +320,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func certificate(t *testing.T) (cert, key string) {
+func keyPair(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

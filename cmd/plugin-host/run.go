@@ -47,6 +47,8 @@ const (
 	rootEvery = time.Minute
 	// storeCheck bounds the store's readiness check.
 	storeCheck = 2 * time.Second
+	// dialTimeout bounds one attempt to connect for the leader's lease.
+	dialTimeout = 3 * time.Second
 	// flushTime is what receipts in flight have to become durable at the end.
 	flushTime = 5 * time.Second
 )
@@ -68,6 +70,11 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	if s.leaderElectionNamespace == "" {
 		s.leaderElectionNamespace = s.namespace
 	}
+	ops, err := newOperations(ctx, s, log)
+	if err != nil {
+		return err
+	}
+	defer ops.close(ctx, log)
 	// A database in an unknown state ends the process, whatever else runs.
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -92,12 +99,16 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 
 	policy := authority.BuiltInPolicy()
 	seen := view.New(policy)
-	mgr, err := newManager(s, cluster, log)
+	mgr, err := newManager(s, cluster, ops.server(s, durable, log), log)
 	if err != nil {
 		return err
 	}
+	if mgr, err = ops.readiness.Manager(mgr); err != nil {
+		return err //nolint:wrapcheck // it says what it did
+	}
 	if err := controllers.Add(ctx, mgr, controllers.Options{
-		Store: ledger{durable}, View: seen, Policy: policy, Now: time.Now, Random: rand.Reader,
+		Store: ops.metrics.Store(ledger{durable}, ops.tracing.Tracer()), Observer: ops.metrics.Controllers(ops.tracing.Tracer()),
+		View: seen, Policy: policy, Now: time.Now, Random: rand.Reader,
 		Namespace: s.namespace, AdoptFrom: s.adoptFrom, RoundEvery: s.lease / roundsInALease, LeaseLife: s.lease,
 		ProofSettle: proofSettle, EventRetention: s.eventRetention,
 	}); err != nil {
@@ -112,19 +123,23 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	if err := addChecks(mgr, durable, seen); err != nil {
 		return err
 	}
-	authenticator, err := newAuthenticator(cluster, mgr, seen)
+	authenticator, err := newAuthenticator(cluster, mgr, seen, ops.metrics)
 	if err != nil {
 		return err
 	}
+	if err := ops.follow(mgr, durable, authenticator); err != nil {
+		return err
+	}
+	recorded := ops.metrics.Receipts(receipts)
 	server, err := rpc.NewServer(rpc.Config{
 		CertFile: s.tlsCertFile, KeyFile: s.tlsKeyFile, Identity: authenticator,
 		Reader: &query.Reader{
-			Store: durable, View: seen, Receipts: receipts, Cursors: cursors, Now: time.Now, NewAuditID: uuid.NewString,
+			Store: durable, View: seen, Receipts: recorded, Cursors: cursors, Now: time.Now, NewAuditID: uuid.NewString,
 		},
 		Executor: &command.Executor{
-			Store: durable, View: seen, Receipts: receipts, Now: time.Now, NewID: newID, NewAuditID: uuid.NewString,
+			Store: durable, View: seen, Receipts: recorded, Now: time.Now, NewID: newID, NewAuditID: uuid.NewString,
 		},
-		Now: time.Now, Log: log,
+		Now: time.Now, Log: log, Ready: ops.readiness.Check, Observer: ops.metrics, Tracer: ops.tracing.Calls(),
 	})
 	if err != nil {
 		return fmt.Errorf("make the Host: %w", err)
@@ -134,11 +149,18 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("--grpc-listen: %w", err)
 	}
-	log.Info("Serving", "grpc", listener.Addr().String(), "health", s.healthListen, "store", s.store)
+	log.Info("Serving", "grpc", listener.Addr().String(), "health", s.healthListen, "metrics", s.metricsListen, "store", s.store)
 	group, running := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.Serve(running, listener) })
+	context.AfterFunc(running, ops.readiness.Drain)
+	// The manager ends once the calls in flight have: until then, they are checked
+	// against what it watches, and the lease is kept.
+	managing, end := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
-		if err := mgr.Start(running); err != nil {
+		defer end()
+		return server.Serve(running, listener)
+	})
+	group.Go(func() error {
+		if err := mgr.Start(managing); err != nil {
 			return fmt.Errorf("run the controllers: %w", err)
 		}
 		return nil
@@ -184,20 +206,19 @@ func openEngine(ctx context.Context, s settings) (store.Engine, error) {
 	return engine, nil
 }
 
-func newManager(s settings, cluster *rest.Config, log *slog.Logger) (manager.Manager, error) {
+func newManager(s settings, cluster *rest.Config, shown metricsserver.Options, log *slog.Logger) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := controllers.AddToScheme(scheme); err != nil {
 		return nil, err //nolint:wrapcheck // it says what it did
 	}
 	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()), Cache: controllers.CacheOptions(),
-		Metrics:                metricsserver.Options{BindAddress: "0"},
+		Metrics:                shown,
 		HealthProbeBindAddress: s.healthListen,
 		LeaderElection:         s.leaderElect, LeaderElectionID: leaderElectionID,
 		LeaderElectionNamespace: s.leaderElectionNamespace,
 		LeaseDuration:           &s.leaderLease, RenewDeadline: new(s.leaderLease * 2 / 3), RetryPeriod: new(s.leaderLease * 2 / 15),
-		// The lease has connections of its own: no load delays its renewal.
-		LeaderElectionConfig: rest.CopyConfig(cluster),
+		LeaderElectionConfig: ownConnections(cluster),
 		// The process ends when the manager does, and fences check the term.
 		LeaderElectionReleaseOnCancel: true,
 	})
@@ -207,7 +228,16 @@ func newManager(s settings, cluster *rest.Config, log *slog.Logger) (manager.Man
 	return mgr, nil
 }
 
-func newAuthenticator(cluster *rest.Config, mgr manager.Manager, seen *view.View) (*identity.Authenticator, error) {
+// ownConnections lets the leader's lease have connections of its own: no load
+// delays its renewal. Clients of equal settings share theirs; a dialer is
+// compared by its address.
+func ownConnections(cluster *rest.Config) *rest.Config {
+	own := rest.CopyConfig(cluster)
+	own.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	return own
+}
+
+func newAuthenticator(cluster *rest.Config, mgr manager.Manager, seen *view.View, observer identity.Observer) (*identity.Authenticator, error) {
 	reviewer, err := identity.NewKubeReviewer(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("make the token reviewer: %w", err)
@@ -217,7 +247,7 @@ func newAuthenticator(cluster *rest.Config, mgr manager.Manager, seen *view.View
 		return nil, fmt.Errorf("make the reader of pods: %w", err)
 	}
 	authenticator := identity.NewAuthenticator(identity.Config{
-		Reviewer: reviewer, Cluster: objects, Directory: directory{seen}, Now: time.Now,
+		Reviewer: reviewer, Cluster: objects, Directory: directory{seen}, Now: time.Now, Observer: observer,
 	})
 	if err := mgr.Add(authenticator); err != nil {
 		return nil, fmt.Errorf("look at the plugins' pods: %w", err)

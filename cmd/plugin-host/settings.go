@@ -40,6 +40,7 @@ type settings struct {
 	tlsKeyFile    string
 	cursorKeyFile string
 	healthListen  string
+	metricsListen string
 
 	namespace               string
 	leaderElect             bool
@@ -67,6 +68,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&s.tlsKeyFile, "tls-key-file", "", "`file` of its private key, PEM")
 	flags.StringVar(&s.cursorKeyFile, "cursor-key-file", "", "`file` with lines of 32 bytes in base64: the first seals list cursors, all open them")
 	flags.StringVar(&s.healthListen, "health-listen", ":8081", "`address` of /healthz and /readyz, HTTP")
+	flags.StringVar(&s.metricsListen, "metrics-listen", ":9443", "`address` of /metrics and the archived history, HTTPS; who asks needs a token that may get the path; 0: none")
 	flags.StringVar(&s.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the Host's own `namespace`, where the cluster remembers its store; empty: that of --leader-election-namespace, else that of the pod")
 	flags.BoolVar(&s.leaderElect, "leader-elect", true, "let one process at a time move authority")
 	flags.StringVar(&s.leaderElectionNamespace, "leader-election-namespace", "", "`namespace` of the leader's lease; empty: --namespace")

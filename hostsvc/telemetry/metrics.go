@@ -235,7 +235,7 @@ func (m *Metrics) Looked(answered bool, took time.Duration) {
 	m.lookTime.Observe(took.Seconds())
 }
 
-// Round tells that a round of freshness ended.
+// Round implements controllers.Observer.
 func (m *Metrics) Round(took time.Duration, err error) {
 	m.rounds[err == nil].Inc()
 	if err == nil {
@@ -243,10 +243,10 @@ func (m *Metrics) Round(took time.Duration, err error) {
 	}
 }
 
-// Watched tells how long a pass waited for the watch.
+// Watched implements controllers.Observer.
 func (m *Metrics) Watched(lag time.Duration) { m.watchLag.Observe(lag.Seconds()) }
 
-// Proven tells whether the admission policies are proven in force.
+// Proven implements controllers.Observer.
 func (m *Metrics) Proven(proven bool) {
 	value := 0.0
 	if proven {

@@ -260,7 +260,7 @@ func TestWhatTheControllersDoIsMeasured(t *testing.T) {
 		if _, got := store.Hold(t.Context(), authority.Row{}, authority.Hold{}); !errors.Is(got, err) {
 			t.Errorf("got %v, want %v", got, err)
 		}
-		_, end := m.Pass(t.Context(), noop.NewTracerProvider().Tracer(""), authority.Key{})
+		_, end := m.Controllers(noop.NewTracerProvider().Tracer("")).Pass(t.Context(), authority.Key{})
 		end(err)
 		want(t, registry, 1, "plugin_host_fence_duration_seconds", "outcome="+outcome)
 		want(t, registry, 1, "plugin_host_hold_duration_seconds", "outcome="+outcome)

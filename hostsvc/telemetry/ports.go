@@ -160,12 +160,23 @@ func (b *begins) take(store time.Time) (here time.Time, ok bool) {
 	return here, ok
 }
 
-// Pass opens the span of a pass and measures it. The returned function ends it.
-func (m *Metrics) Pass(ctx context.Context, tracer trace.Tracer, key authority.Key) (_ context.Context, end func(error)) {
-	begun := m.now()
-	ctx, endSpan := span(ctx, tracer, "pass", key)
+// Controllers is what the controllers tell what they do.
+func (m *Metrics) Controllers(tracer trace.Tracer) controllers.Observer {
+	return &observer{Metrics: m, tracer: tracer}
+}
+
+type observer struct {
+	*Metrics
+
+	tracer trace.Tracer
+}
+
+// Pass implements controllers.Observer.
+func (o *observer) Pass(ctx context.Context, key authority.Key) (_ context.Context, end func(error)) {
+	begun := o.now()
+	ctx, endSpan := span(ctx, o.tracer, "pass", key)
 	return ctx, func(err error) {
-		m.passTime.WithLabelValues(outcomeOf(err)).Observe(m.now().Sub(begun).Seconds())
+		o.passTime.WithLabelValues(outcomeOf(err)).Observe(o.now().Sub(begun).Seconds())
 		endSpan(err)
 	}
 }

@@ -129,7 +129,7 @@ func (r *replicas) start(args ...string) *replica {
 	p := &replica{log: &logBuffer{}, ready: "http://" + health + "/readyz", ended: make(chan struct{})}
 	p.cmd = exec.Command(r.binary, append([]string{
 		"--kubeconfig=" + hostKubeconfig, "--namespace=" + r.namespace, "--store=postgres", "--postgres-dsn-file=" + r.path("dsn"),
-		"--grpc-listen=" + grpcAddress, "--health-listen=" + health, "--cursor-key-file=" + r.path("cursor-keys"),
+		"--grpc-listen=" + grpcAddress, "--health-listen=" + health, "--metrics-listen=0", "--cursor-key-file=" + r.path("cursor-keys"),
 		"--tls-cert-file=" + r.path("tls.crt"), "--tls-key-file=" + r.path("tls.key"),
 	}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log

@@ -57,7 +57,7 @@ func (w *World) startHost(ctx context.Context) error {
 	w.hostArgs = []string{
 		"--kubeconfig=" + w.Path("host.kubeconfig"),
 		"--store=sqlite", "--sqlite-path=" + w.Database,
-		"--grpc-listen=" + addresses[0], "--health-listen=" + addresses[1],
+		"--grpc-listen=" + addresses[0], "--health-listen=" + addresses[1], "--metrics-listen=0",
 		"--tls-cert-file=" + w.Path("tls.crt"), "--tls-key-file=" + w.Path("tls.key"),
 		"--cursor-key-file=" + w.Path("cursor-keys"),
 		"--leader-election-namespace=" + hostNamespace,
