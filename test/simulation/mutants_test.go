@@ -59,8 +59,11 @@ func (m mutant) adjust(p profile, rng *rand.Rand) profile {
 		p.restores, p.faults = true, 6+rng.IntN(8)
 	case mutantForShare:
 		p.writers, p.calls, p.grants = true, 40, true
-	case mutantLeaseUnchecked, mutantRoundReadsFirst:
-		p.leap, p.calls = 8*time.Second, 6
+	case mutantRoundReadsFirst:
+		p.deaf, p.grants, p.restores, p.pace, p.turns, p.calls, p.people, p.faults = true, true, false, time.Second, 250, 12, 3, 1
+	case mutantLeaseUnchecked:
+		p.deaf, p.grants, p.restores, p.pace, p.turns, p.calls, p.people, p.faults = true, true, false, 700*time.Millisecond, 300, 20, 3, 1
+		p.clients, p.watches = 4, 5
 	default:
 	}
 	return p

@@ -77,10 +77,11 @@ func (p *process) attempt(a *actor, urgent bool, jobs []*job) bool {
 	t := w.db.begin(p, a, urgent)
 	defer t.end()
 	t.shared = !urgent && w.mutant == mutantForShare
-	if w.mutant == mutantRepeatableRead || w.mutant == mutantSerializable {
+	if !urgent && (w.mutant == mutantRepeatableRead || w.mutant == mutantSerializable) {
+		// The first statement, which takes the snapshot, is the one that waits.
 		t.snapshot = w.db.clone()
 	}
-	if w.mutant != mutantSerializable {
+	if urgent || w.mutant != mutantSerializable {
 		if err := t.acquire(); err != nil {
 			failAll(jobs, err)
 			return true
@@ -170,6 +171,13 @@ func (c *ports) Read(_ context.Context, key authority.Key) (fence.Reading, error
 	}
 	r.Intent.Policy = api.policy
 	c.read = &r
+	if n := api.namespace; w.db.bound.ID == "" && n.labelled && !c.p.noStore {
+		// A store that was lost knows no bindings; the approval's controller binds a
+		// workspace that nothing is known of.
+		w.db.bound = authority.Workspace{ID: workspaceID, Namespace: namespace, NamespaceUID: n.uid}
+		c.p.view.SetBinding(w.db.bound)
+		w.truth.workspace()
+	}
 	bound := w.db.bound
 	if bound.ID == "" || api.namespace.uid != bound.NamespaceUID {
 		return r, nil
@@ -304,7 +312,7 @@ func (c *ports) Hold(_ context.Context, from authority.Row, hold authority.Hold)
 			return err
 		}
 		row := t.row(from.Key)
-		if (hold.UID == "" || hold.UID != row.Seen.UID) && (row.Revision != from.Revision || row.Seen != from.Seen) {
+		if row.Revision != from.Revision || hold.UID != row.Seen.UID && row.Seen != from.Seen {
 			return fmt.Errorf("the row is at revision %d: %w", row.Revision, fence.ErrOvertaken)
 		}
 		held = row

@@ -99,10 +99,8 @@ func (p *process) start() {
 	w.spawn(p, p.name+" watch", p.handleAll)
 	w.spawn(p, p.name+" pass", p.passes)
 	w.spawn(p, p.name+" round", p.freshen)
-	if w.profile.calls > 0 {
-		for i := range 2 {
-			w.spawn(p, fmt.Sprintf("%s call%d", p.name, i), p.client)
-		}
+	for i := range w.profile.clients {
+		w.spawn(p, fmt.Sprintf("%s call%d", p.name, i), p.client)
 	}
 }
 
@@ -497,7 +495,7 @@ func (p *process) fenceStart(a *actor, event authority.Event) error {
 		if p.w.mutant == mutantStartIsAct {
 			next.Starting = false
 			merged := next.Hold.Merge(authority.Hold{
-				State: authority.StateRevoked, Cause: authority.CauseUnseenChange, UID: row.Seen.UID, Generation: row.Seen.Generation, Spent: true,
+				State: authority.StateRevoked, Cause: authority.CauseWorkspaceRemoved,
 			})
 			next.Hold = &merged
 		}
@@ -579,23 +577,17 @@ func (p *process) freshen(a *actor) {
 // holds, then the lease.
 func (c *ports) round() error {
 	w, p := c.p.w, c.p
-	var early map[authority.Key]fence.Reading
-	if w.mutant == mutantRoundReadsFirst {
-		early = map[authority.Key]fence.Reading{}
-		for _, key := range slices.Clone(w.db.keys) {
-			r, err := c.Read(context.Background(), key)
-			if err != nil {
-				return err
-			}
-			early[key] = r
-		}
-	}
 	// The published beat first: it never is ahead of the store that wrote it.
 	c.a.at("reads the beat")
 	if p.noAPI {
 		return errNoAPI
 	}
 	last := w.api.beat
+	if w.mutant == mutantRoundReadsFirst {
+		if err := c.compareAll(); err != nil {
+			return err
+		}
+	}
 	c.a.at("begins a round")
 	if p.noStore {
 		return errNoStore
@@ -611,15 +603,9 @@ func (c *ports) round() error {
 	if db.bound.ID != "" {
 		p.view.SetBinding(db.bound)
 	}
-	for _, key := range slices.Clone(w.db.keys) {
-		for {
-			err := c.compareLive(key, early)
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, fence.ErrOvertaken) {
-				return err
-			}
+	if w.mutant != mutantRoundReadsFirst {
+		if err := c.compareAll(); err != nil {
+			return err
 		}
 	}
 	c.a.at("renews the lease")
@@ -647,8 +633,21 @@ func (c *ports) round() error {
 	return nil
 }
 
-// compareLive holds what the objects of one row take away from it.
-func (c *ports) compareLive(key authority.Key, early map[authority.Key]fence.Reading) error {
+// compareAll holds, in every row, what its objects take away from it.
+func (c *ports) compareAll() error {
+	for _, key := range slices.Clone(c.p.w.db.keys) {
+		err := c.compareLive(key)
+		for errors.Is(err, fence.ErrOvertaken) {
+			err = c.compareLive(key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *ports) compareLive(key authority.Key) error {
 	ctx := context.Background()
 	if c.p.w.mutant == mutantObjectsFirst {
 		c.readEarly(key)
@@ -657,11 +656,9 @@ func (c *ports) compareLive(key authority.Key, early map[authority.Key]fence.Rea
 	if err != nil {
 		return err
 	}
-	reading, ok := early[key]
-	if !ok {
-		if reading, err = c.Read(ctx, key); err != nil {
-			return err
-		}
+	reading, err := c.Read(ctx, key)
+	if err != nil {
+		return err
 	}
 	if a := reading.Intent.Approval; a != nil && reading.Object != nil {
 		if reading.Intent.WatchedFrom, err = c.WatchedFrom(ctx, *reading.Object, a.Generation); err != nil {

@@ -144,6 +144,7 @@ func (h *truth) deleted(a *authority.Approval) {
 
 func (h *truth) narrow(key authority.Key, uid string, left contract.CapabilitySet, what string) {
 	h.narrowed = append(h.narrowed, narrowing{h.index, h.w.now, key, uid, left, what})
+	h.w.deafen()
 }
 
 func (h *truth) installation() {
@@ -280,7 +281,9 @@ func (h *truth) processes(key authority.Key, r fence.Reading) {
 
 // holds is told of a hold under the lock.
 func (h *truth) holds(_ *txn, row authority.Row, hold authority.Hold) {
-	if hold.UID == "" {
+	if hold.UID == "" || h.w.db.bound.ID == "" || row.Seen.Gone {
+		// Whether another object than the one that is gone is newer, nobody can tell:
+		// an act's name may be spent for nothing.
 		return
 	}
 	processed := 0
@@ -347,10 +350,12 @@ func (h *truth) stored(t *txn, before, after authority.Row) {
 	h.ops = append(h.ops, &operation{kind: opFence, key: key, revision: after.Revision, call: t.begun, answer: h.tick(), done: true})
 }
 
-// keepsHold demands that a hold which its event did not apply stays.
+// keepsHold demands that a hold which its event did not apply stays, unless it is
+// of the very version that the event processed.
 func (h *truth) keepsHold(before, after authority.Row, event authority.Event) {
 	was, kept := before.Hold, after.Hold
-	if was == nil || was.Equal(event.Applied) {
+	if was == nil || was.Equal(event.Applied) ||
+		!was.Spent && was.UID != "" && was.UID == event.Row.Seen.UID && was.Generation == event.Row.Seen.Generation {
 		return
 	}
 	switch {

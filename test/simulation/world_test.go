@@ -55,17 +55,24 @@ type profile struct {
 	tokens bool
 	// restores: the store may be lost or come back older.
 	restores bool
-	// calls is how many calls each client makes.
-	calls int
-	// leap is how far time goes on in a turn that lets it.
-	leap time.Duration
+	// deaf: the API server goes away as soon as a human has narrowed something.
+	deaf bool
+	// clients is how many plugins call each replica, calls how often each does.
+	clients, calls int
+	// pace is how long a turn takes at most, leap how far time goes on in a turn
+	// that lets it.
+	pace, leap time.Duration
 }
 
 func draw(rng *rand.Rand) profile {
 	p := profile{
 		turns: 30 + rng.IntN(120), people: 2 + rng.IntN(12), faults: rng.IntN(8), watches: 10 + rng.IntN(25),
 		grants: rng.IntN(4) > 0, writers: rng.IntN(8) == 0, tokens: rng.IntN(12) == 0, restores: rng.IntN(6) == 0,
-		calls: 1 + rng.IntN(4), leap: 300 * time.Millisecond,
+		deaf:    rng.IntN(8) == 0,
+		clients: 2, calls: 1 + rng.IntN(4), leap: 300 * time.Millisecond, pace: 20 * time.Millisecond,
+	}
+	if rng.IntN(10) == 0 {
+		p.pace = 1200 * time.Millisecond
 	}
 	if rng.IntN(3) == 0 {
 		p.leap = 8 * time.Second
@@ -244,7 +251,7 @@ func (w *world) kill(p *process) {
 
 // turn lets one thing happen.
 func (w *world) turn() {
-	w.pass(time.Duration(w.rng.IntN(20)) * time.Millisecond)
+	w.pass(time.Duration(w.rng.Int64N(int64(w.profile.pace))))
 	n := w.rng.IntN(100)
 	switch p := &w.profile; {
 	case n < p.people:
@@ -377,6 +384,17 @@ func (w *world) disturb() {
 		w.restore()
 	case 16:
 		w.pass(time.Duration(w.rng.Int64N(int64(w.profile.leap) + 1)))
+	}
+}
+
+// deafen takes the API server out of every replica's reach.
+func (w *world) deafen() {
+	if !w.profile.deaf || w.calm || w.rng.IntN(2) == 0 {
+		return
+	}
+	w.log("api", "goes out of everybody's reach")
+	for _, p := range w.procs {
+		p.noAPI = true
 	}
 }
 
