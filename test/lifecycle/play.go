@@ -44,12 +44,13 @@ type World interface {
 
 	// Label makes the workspace's namespace the workspace, or no longer one.
 	// MoveLabel gives its label to another namespace, and ReturnLabel takes it
-	// back from there. ReplaceNamespace deletes the namespace with everything in
-	// it and rebinds the workspace to another one under the same verb.
+	// back from there. DeleteNamespace begins the namespace's deletion, and Rebind
+	// passes the workspace on to another one that names the former.
 	Label(on bool)
 	MoveLabel()
 	ReturnLabel()
-	ReplaceNamespace()
+	DeleteNamespace()
+	Rebind()
 
 	// Advance moves the clocks.
 	Advance(d time.Duration)

@@ -150,7 +150,7 @@ func acts() []Row {
 				p.Put(a)
 			}, Want{Events: []string{"Grant Human"}, State: "Active", Effective: set(readTasks), Renamed: true}},
 			{"the hour passes", func(p *Play) { p.Advance(time.Hour + time.Second) },
-				Want{Events: []string{"Revoke Expired"}, State: "Expired"}},
+				Want{Events: []string{"Revoke Expired"}, State: "Expired", Review: "ActAlreadyUsed"}},
 			{"a renewal that was opened before is merged", func(p *Play) {
 				a := p.Draft(readTasks) // the act has no other name than before the instant
 				a.ExpiresAt = p.Now().Add(time.Hour).UTC().Truncate(time.Second)
@@ -294,8 +294,10 @@ func places() []Row {
 		}},
 		{"a namespace deleted, and the workspace bound to another", "authority.md: re-bound by the former uid, with no authority", []Step{
 			granted(),
-			{"the workspace moves", func(p *Play) { p.ReplaceNamespace() },
+			{"the namespace is deleted", func(p *Play) { p.DeleteNamespace() },
 				Want{Events: []string{"Revoke WorkspaceRemoved"}, State: "Revoked", Renamed: true}},
+			{"the workspace is bound to another", func(p *Play) { p.Rebind() },
+				Want{Events: []string{"UpgradeReview GateOpened"}, State: "Revoked"}},
 			{"the used manifest is applied there", func(p *Play) { p.Again() },
 				Want{State: "Revoked", Review: "ActAlreadyUsed"}},
 			{"a human grants", func(p *Play) { p.Grant(readTasks) },
@@ -330,7 +332,7 @@ func policies() []Row {
 				p.Tighten(authority.Rule{Class: authority.ClassReadProjections, MaxLifetime: time.Hour})
 			}, Want{Events: []string{"Narrow PolicyChanged"}, State: "Active", Effective: set(readTasks, writeTasks)}},
 			{"the hour passes", func(p *Play) { p.Advance(time.Hour + time.Second) },
-				Want{Events: []string{"Revoke Expired"}, State: "Expired"}},
+				Want{Events: []string{"Revoke Expired"}, State: "Expired", Review: "ActAlreadyUsed"}},
 		}},
 	}
 }
@@ -345,7 +347,7 @@ func disasters() []Row {
 		{"a cluster restored from a backup", "authority.md, restores: new uids and empty status", []Step{
 			granted(),
 			{"a backup is restored", func(p *Play) { p.Stop(); p.RestoreCluster(); p.Start() },
-				Want{Events: []string{"Revoke Uninstalled"}, State: "Revoked", First: true}},
+				Want{Events: []string{"Revoke ApprovalDeleted"}, State: "Revoked", First: true, Renamed: true}},
 			{"the present installation has nothing", func(*Play) {}, unchanged("Pending", "InstallationMismatch")},
 		}},
 		{"changes while nobody watches", "authority.md, hold: an unwatched history counts as revoked once", []Step{
