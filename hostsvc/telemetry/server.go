@@ -40,8 +40,6 @@ type ServerConfig struct {
 // `tokenreviews.authentication.k8s.io` and
 // `subjectaccessreviews.authorization.k8s.io`. A permission that was taken away
 // works for up to five minutes more.
-//
-// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 func Server(config ServerConfig) metricsserver.Options {
 	return metricsserver.Options{
 		BindAddress: config.Listen, SecureServing: true,
