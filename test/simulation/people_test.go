@@ -8,8 +8,8 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/authority"
 )
 
-// draft is the manifest that a human would write now: with the name of the act
-// that the newest event shows, on the digest in force.
+// draft is the manifest that a human would write now: with the name of the act in
+// force, as a status shows it, on the digest in force.
 func (w *world) draft(caps contract.CapabilitySet) authority.Approval {
 	a := authority.Approval{
 		InstallationID: "plugin-0", WorkspaceID: workspaceID, ManifestDigest: packages[0].ManifestDigest,
@@ -19,7 +19,7 @@ func (w *world) draft(caps contract.CapabilitySet) authority.Approval {
 		a.InstallationID, a.ManifestDigest = i.ID, i.ManifestDigest
 	}
 	key := keyOf(a.InstallationID)
-	if e, ok := w.api.event(key, w.api.newest[key]); ok {
+	if e, ok := w.api.event(key, w.db.row(key).Revision); ok {
 		a.SupersedesAct = e.Row.Act
 	}
 	return a

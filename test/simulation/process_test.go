@@ -665,7 +665,18 @@ func (c *ports) compareLive(key authority.Key) error {
 			return err
 		}
 	}
-	for _, hold := range authority.Narrowings(row, reading.Intent) {
+	in := reading.Intent
+	holds := authority.Narrowings(row, in)
+	if len(holds) == 0 && row.Hold == nil && row.State == authority.StateActive && in.Installation != nil && in.Workspace != nil &&
+		authority.VectorOf(in.Installation, in.Workspace, in.Policy).Sum() != row.Sum {
+		// A row that differs is held, also where a gate closes and nothing narrows:
+		// a hold that takes nothing away stops its calls until the next fence.
+		holds = append(holds, authority.Hold{
+			State: authority.StateActive, Granted: row.Granted, ExpiresAt: row.ExpiresAt,
+			Cause: authority.CauseGateClosed, Actor: authority.Actor{Assurance: authority.ActorSystem},
+		})
+	}
+	for _, hold := range holds {
 		held, err := c.Hold(ctx, row, hold)
 		if err != nil {
 			return err

@@ -92,17 +92,17 @@ func TestMutants(t *testing.T) {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
 			for seed := uint64(1); seed <= mutantSchedules; seed++ {
-				if failed, _ := playOnce(seed, m); failed != nil {
-					t.Logf("caught after %d schedules: %v", seed, failed)
-					return
+				failed := newWorld(seed, m).run()
+				if failed == nil {
+					continue
 				}
+				if own := worldFor(seed, m).run(); own != nil {
+					t.Fatalf("schedule %d fails without the mistake too: %v", seed, own)
+				}
+				t.Logf("caught after %d schedules: %v", seed, failed)
+				return
 			}
 			t.Errorf("not caught in %d schedules", mutantSchedules)
 		})
 	}
-}
-
-func playOnce(seed uint64, m mutant) (*failure, *world) {
-	w := newWorld(seed, m)
-	return w.run(), w
 }

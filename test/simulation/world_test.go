@@ -114,8 +114,17 @@ type world struct {
 	calls   int
 }
 
+// newWorld is the schedule of a seed with a mistake in it, of the kind that the
+// mistake needs to matter.
 func newWorld(seed uint64, m mutant) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x5eed)), mutant: m} //nolint:gosec // a schedule must repeat
+	w := worldFor(seed, m)
+	w.mutant = m
+	return w
+}
+
+// worldFor is the kind of schedule in which a mutant would matter, without it.
+func worldFor(seed uint64, m mutant) *world {
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x5eed))} //nolint:gosec // a schedule must repeat
 	w.profile = draw(w.rng)
 	if m != "" {
 		w.profile = m.adjust(w.profile, w.rng)
