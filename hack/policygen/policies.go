@@ -170,7 +170,7 @@ variables.capabilities.all(c, c in oldObject.spec.?capabilities.orValue([])) &&
 (object.spec.?state.orValue('Active') == oldObject.spec.?state.orValue('Active') || object.spec.?state.orValue('Active') == 'Revoked') &&
 (!has(oldObject.spec.expiresAt) || has(object.spec.expiresAt) &&
 (object.spec.expiresAt == oldObject.spec.expiresAt || timestamp(object.spec.expiresAt) <= timestamp(oldObject.spec.expiresAt)))`},
-		{Name: "confirms", Expression: `variables.sameReview && !variables.machine && !variables.gitOps &&
+		{Name: "confirms", Expression: `variables.sameReview &&
 variables.confirmedBy == variables.requester && variables.approvedBy != variables.requester &&
 ` + same("state", "expiresAt", "changedBy", "reason") + ` &&
 variables.capabilities == oldObject.spec.?capabilities.orValue([])`},

@@ -58,9 +58,9 @@ var _ = Describe("the right to approve", func() {
 		Expect(ada.Create(ctx, proposal(ada, all...), client.DryRunAll)).To(Succeed())
 		Expect(ada.Create(ctx, proposal(ada), client.DryRunAll)).To(Succeed())
 		for _, id := range all {
-			Expect(ada.Create(ctx, proposal(ada, id), client.DryRunAll)).To(Succeed(), id)
+			Expect(ada.Create(ctx, proposal(ada, id), client.DryRunAll)).To(Succeed(), string(id))
 			Expect(dora.Create(ctx, proposal(dora, id), client.DryRunAll)).To(
-				beRefusedBy(v1alpha1.PolicyApprovals, fmt.Sprintf("may not grant %s:", id)), id)
+				beRefusedBy(v1alpha1.PolicyApprovals, fmt.Sprintf("may not grant %s:", id)), string(id))
 		}
 	})
 
@@ -69,9 +69,9 @@ var _ = Describe("the right to approve", func() {
 		for i, missing := range all {
 			rest := slices.Delete(slices.Clone(all), i, i+1)
 			who := approverOf(ctx, fmt.Sprintf("without-%d", i), rest...)
-			Eventually(ctx, func() error { return who.Create(ctx, proposal(who, rest...), client.DryRunAll) }).Should(Succeed(), missing)
+			Eventually(ctx, func() error { return who.Create(ctx, proposal(who, rest...), client.DryRunAll) }).Should(Succeed(), string(missing))
 			Expect(who.Create(ctx, proposal(who, all...), client.DryRunAll)).To(
-				beRefusedBy(v1alpha1.PolicyApprovals, fmt.Sprintf("may not grant %s:", missing)), missing)
+				beRefusedBy(v1alpha1.PolicyApprovals, fmt.Sprintf("may not grant %s:", missing)), string(missing))
 		}
 	})
 
@@ -217,14 +217,14 @@ var _ = Describe("a capability that the policy doesn't know", func() {
 			"host.v2.write:cross_workspace", "host.v2.write:secret_scope_expand", "host.v2.read:invented", "host.v2.*", "*",
 		}
 		for _, id := range unknown {
-			Expect(administrator.Create(ctx, proposal(administrator, id), client.DryRunAll)).To(beRefusedBySchema("spec.capabilities"), id)
+			Expect(administrator.Create(ctx, proposal(administrator, id), client.DryRunAll)).To(beRefusedBySchema("spec.capabilities"), string(id))
 		}
 		loosen(ctx)
 		for _, id := range unknown {
 			Eventually(ctx, func() error {
 				return administrator.Create(ctx, proposal(administrator, readTasks, id), client.DryRunAll)
 			}).Should(
-				beRefusedBy(v1alpha1.PolicyApprovals, "no plugin can be granted "+string(id)+": it is reserved for humans, or newer than this policy"), id)
+				beRefusedBy(v1alpha1.PolicyApprovals, "no plugin can be granted "+string(id)+": it is reserved for humans, or newer than this policy"), string(id))
 		}
 	})
 })

@@ -33,10 +33,21 @@ var _ = Describe("a GitOps identity", func() {
 	})
 
 	It("is no human", func(ctx SpecContext) {
-		for _, name := range []string{flux.name, bot.name, controllers.name, node.name, "system:admin"} {
+		for _, name := range []string{flux.name, pipeline.name, bot.name, controllers.name, node.name, "system:admin"} {
 			Expect(flux.Create(ctx, claim(name, flux.name), client.DryRunAll)).To(
 				beRefusedBy(v1alpha1.PolicyApprovals, "spec.approvedBy must be the human"), name)
 		}
+	})
+
+	It("can have any name, and speaks for no human by itself", func(ctx SpecContext) {
+		Expect(pipeline.Create(ctx, claim("linus@example.com", pipeline.name), client.DryRunAll)).To(Succeed())
+		Expect(pipeline.Create(ctx, claim(pipeline.name, ""), client.DryRunAll)).To(beRefusedBy(v1alpha1.PolicyApprovals, "spec.approvedVia must be"))
+		Expect(pipeline.Create(ctx, claim(pipeline.name, pipeline.name), client.DryRunAll)).To(
+			beRefusedBy(v1alpha1.PolicyApprovals, "spec.approvedBy must be the human"))
+		Expect(pipeline.Create(ctx, claim("linus@example.com", flux.name), client.DryRunAll)).To(
+			beRefusedBy(v1alpha1.PolicyApprovals, "spec.approvedVia must be "+pipeline.name), "one identity for another")
+		a := granted(ctx)
+		Expect(tries(ctx, pipeline, a, patch{"confirmedBy": pipeline.name})).To(beRefusedBy(v1alpha1.PolicyApprovals), "it is no second human")
 	})
 
 	It("is named by nobody else", func(ctx SpecContext) {
@@ -71,7 +82,7 @@ var _ = Describe("a GitOps identity", func() {
 		a := claim("linus@example.com", flux.name)
 		a.Spec.ConfirmedBy = "margaret@example.com"
 		Expect(flux.Create(ctx, a, client.DryRunAll)).To(Succeed())
-		for _, name := range []string{"linus@example.com", flux.name, bot.name} {
+		for _, name := range []string{"linus@example.com", flux.name, pipeline.name, bot.name} {
 			a.Spec.ConfirmedBy = name
 			Expect(flux.Create(ctx, a, client.DryRunAll)).To(
 				beRefusedBy(v1alpha1.PolicyApprovals, "spec.confirmedBy must be a human other than"), name)

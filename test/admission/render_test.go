@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"os/exec"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -22,7 +23,7 @@ var _ = Describe("the chart", func() {
 
 	for _, helm := range []string{"helm", "helm4"} {
 		It("renders with "+helm+" what the overlay of config/admission does", func() {
-			fromChart := rendered(helm, "--api-versions", api, "--set", "gitops.identities={"+flux.name+"}")
+			fromChart := rendered(helm, "--api-versions", api, "--set", "gitops.identities={"+flux.name+","+pipeline.name+"}")
 			fromConfig := byID(objects(overlay("mutating")))
 			Expect(fromChart).To(HaveLen(len(fromConfig)))
 			for id, want := range fromConfig {
@@ -65,7 +66,9 @@ func variables(policy *unstructured.Unstructured) map[string]string {
 		expression, _ := fields["expression"].(string)
 		if name == "gitOpsIdentities" {
 			// Each tool quotes in its way.
-			expression = normalQuotes(expression)
+			if strings.HasPrefix(expression, "['") {
+				expression = normalQuotes(expression)
+			}
 		}
 		fields["expression"] = expression
 		found[name] = expression
@@ -77,10 +80,7 @@ func variables(policy *unstructured.Unstructured) map[string]string {
 }
 
 func normalQuotes(expression string) string {
-	if len(expression) > 1 && expression[1] == '\'' {
-		return `["` + expression[2:len(expression)-2] + `"]`
-	}
-	return expression
+	return strings.NewReplacer("'", `"`, ", ", ",").Replace(expression)
 }
 
 func byID(all []*unstructured.Unstructured) map[string]*unstructured.Unstructured {

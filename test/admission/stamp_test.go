@@ -94,7 +94,7 @@ var _ = Describe("the approver's name", Ordered, Serial, func() {
 	})
 
 	It("isn't filled in for machines and GitOps", func(ctx SpecContext) {
-		for _, who := range append(machines(), flux) {
+		for _, who := range append(machines(), flux, pipeline) {
 			Expect(who.Create(ctx, unsigned(nil, readTasks), client.DryRunAll)).To(beRefusedBySchema("spec.approvedBy"), who.name)
 		}
 		Expect(flux.Create(ctx, unsigned(patch{"approvedVia": flux.name}, readTasks), client.DryRunAll)).To(beRefusedBySchema("spec.approvedBy"))

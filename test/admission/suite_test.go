@@ -59,8 +59,9 @@ var (
 	dora person
 	// ada and grace may grant everything in payments.
 	ada, grace person
-	// flux is the GitOps identity, with the rights of ada.
-	flux person
+	// flux is the GitOps identity, with the rights of ada. So is pipeline, whose name
+	// is no ServiceAccount's.
+	flux, pipeline person
 	// controllers is plugin-host's own ServiceAccount. For the tests it has the
 	// rights of ada too: what stops it are the policies alone.
 	controllers person
@@ -106,6 +107,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	dora = human("dora@example.com")
 	ada, grace = human("ada@example.com"), human("grace@example.com")
+	pipeline = human("pipeline@example.com")
 	node = impersonated("system:node:worker-1", "system:nodes", "system:authenticated")
 	component = impersonated("system:kube-controller-manager", "system:authenticated")
 	anonymous = impersonated("system:anonymous", "system:unauthenticated")
@@ -146,7 +148,8 @@ func overlay(stamping ...string) []byte {
 	return out
 }
 
-// documentedPatch is the patch in the comment of config/admission/kustomization.yaml.
+// documentedPatch is the patch in the comment of config/admission/kustomization.yaml,
+// with a second GitOps identity.
 func documentedPatch() string {
 	GinkgoHelper()
 	text, err := os.ReadFile(configDir + "/admission/kustomization.yaml")
@@ -159,7 +162,8 @@ func documentedPatch() string {
 	for i, line := range lines {
 		lines[i] = strings.TrimPrefix(strings.TrimPrefix(line, "#"), " ")
 	}
-	return "patches:\n" + strings.Join(lines, "\n") + "\n"
+	patch = strings.ReplaceAll(strings.Join(lines, "\n"), "kustomize-controller'", "kustomize-controller', 'pipeline@example.com'")
+	return "patches:\n" + patch + "\n"
 }
 
 func objects(text []byte) []*unstructured.Unstructured {
@@ -212,7 +216,7 @@ func rights(ctx context.Context) {
 		}},
 	})
 	writers := []rbacv1.Subject{
-		user("dora@example.com"), user("ada@example.com"), user("grace@example.com"),
+		user("dora@example.com"), user("ada@example.com"), user("grace@example.com"), user("pipeline@example.com"),
 		user("system:node:worker-1"), user("system:kube-controller-manager"), user("system:anonymous"),
 		user("system:serviceaccount:" + payments + ":bot"), user("system:serviceaccount:" + fluxNamespace + ":kustomize-controller"),
 		user("system:serviceaccount:" + hostNamespace + ":plugin-host"),
