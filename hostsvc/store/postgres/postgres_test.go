@@ -103,6 +103,9 @@ func TestOpenNeverShowsTheConnectionString(t *testing.T) {
 // both.
 func TestI5_AcrossReplicas(t *testing.T) { storetest.RunReplicas(t, fresh(start(t))) }
 
+// What the suite finds when a rule of PostgreSQL's store is taken away.
+func TestMutants_AreNoticed(t *testing.T) { storetest.RunMutants(t, fresh(start(t))) }
+
 // A connection that the server ends costs at most the command that it carried,
 // and the pool replaces it.
 func TestLostConnectionCommitsNothing(t *testing.T) {

@@ -81,6 +81,41 @@ func again(tb testing.TB, env, path string) *exec.Cmd {
 
 func TestStore(t *testing.T) { storetest.Run(t, fresh) }
 
+func TestI5_AnyOrderOfClaimsEpochsAndLeases(t *testing.T) { storetest.RunEpochs(t, fresh) }
+
+// A file that was copied and put back later is behind the beat that was
+// published meanwhile, and behind its history: nothing in it is in force until a
+// new epoch has been compared with that.
+func TestI3_OlderCopyIsBehindItsBeat(t *testing.T) {
+	database, save, restore := olderCopy(t)
+	storetest.RunOlderCopy(t, database, save, restore)
+}
+
+// olderCopy is a database that is copied and put back with all its files, as
+// backups of a volume do.
+func olderCopy(t *testing.T) (database storetest.Database, save, restore func()) {
+	t.Helper()
+	folder, saved := filepath.Join(t.TempDir(), "volume"), filepath.Join(t.TempDir(), "saved")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	replace := func(from, to string) func() {
+		return func() {
+			t.Helper()
+			if err := os.RemoveAll(to); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return storetest.Database{Open: func(tb testing.TB) store.Engine {
+		tb.Helper()
+		return open(tb, filepath.Join(folder, "host.db"))
+	}}, replace(folder, saved), replace(saved, folder)
+}
+
 func TestSecondProcessIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	engine := open(t, path)

@@ -192,25 +192,41 @@ func testDatabaseLost(t *testing.T, d Database) {
 }
 
 func testCancelledCaller(t *testing.T, d Database) {
-	w := open(t, d)
-	w.seed("w", 0)
 	ctx, cancel := context.WithCancel(t.Context())
+	cancelledCaller(t, d.Open(t), ctx, cancel)
+}
+
+// cancelledCaller cancels ctx, which one of the callers has, in the middle of a
+// shared commit.
+func cancelledCaller(t testing.TB, engine store.Engine, ctx context.Context, cancel context.CancelFunc) { //nolint:revive // ctx is what is tested
+	t.Helper()
+	w := openOn(t, engine)
+	w.seed("w", 0)
 	release := w.hold("w")
 	inside, proceed := make(chan struct{}), make(chan struct{})
 	ids := []string{"before", "cancelled", "after"}
 	errs := make([]error, 3)
+	var runs [3]atomic.Int32
+	counted := func(i int) func(command.Tx) error {
+		return func(tx command.Tx) error {
+			runs[i].Add(1)
+			return insertTask("w", ids[i])(tx)
+		}
+	}
 	var wait sync.WaitGroup
-	wait.Go(func() { errs[0] = w.Write(t.Context(), "w", insertTask("w", ids[0])) })
+	wait.Go(func() { errs[0] = w.Write(t.Context(), "w", counted(0)) })
 	w.awaitQueued(1)
 	wait.Go(func() {
 		errs[1] = w.Write(ctx, "w", func(tx command.Tx) error {
-			close(inside)
-			<-proceed
-			return insertTask("w", ids[1])(tx)
+			if runs[1].Load() == 0 {
+				close(inside)
+				<-proceed
+			}
+			return counted(1)(tx)
 		})
 	})
 	w.awaitQueued(2)
-	wait.Go(func() { errs[2] = w.Write(t.Context(), "w", insertTask("w", ids[2])) })
+	wait.Go(func() { errs[2] = w.Write(t.Context(), "w", counted(2)) })
 	w.awaitQueued(3)
 	// A fourth goes away before its turn: it is withdrawn.
 	early, cancelEarly := context.WithCancel(t.Context())
@@ -227,6 +243,11 @@ func testCancelledCaller(t *testing.T, d Database) {
 	wait.Wait()
 	if errs[0] != nil || errs[2] != nil {
 		t.Errorf("the neighbours got %v and %v", errs[0], errs[2])
+	}
+	for i := range runs {
+		if n := runs[i].Load(); n != 1 {
+			t.Errorf("the command %s ran %d times", ids[i], n)
+		}
 	}
 	// The cancelled caller may have got the answer just before.
 	if errs[1] != nil {

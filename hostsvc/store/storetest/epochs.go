@@ -439,3 +439,57 @@ func testRebind(t *testing.T, d Database) {
 		t.Errorf("bound anew to the former namespace: %+v, %v", again, err)
 	}
 }
+
+// RunOlderCopy shows what a store that was put back from an older copy tells of
+// itself. save copies the database of a running store, restore puts the copy in
+// its place.
+func RunOlderCopy(t *testing.T, d Database, save, restore func()) {
+	w := open(t, d)
+	w.must(w.Claim(t.Context(), "cluster-1", ""))
+	w.seed("w", 1)
+	w.grant("w")
+	w.renew(leaseLife)
+	save()
+	granted := w.row("w")
+	_, err := w.Hold(t.Context(), granted, revoked("approval-1", 9))
+	w.must(err)
+	held := w.row("w")
+	over := activeRow(key("w"), 2)
+	over.State, over.Granted = authority.StateRevoked, 0
+	w.must(w.Fence(t.Context(), w.term, held, over))
+	published := w.renew(leaseLife)
+	last := w.round()
+	w.close()
+	restore()
+
+	w = openFresh(t, d.Open(t))
+	if row := w.row("w"); !reflect.DeepEqual(row, granted) {
+		t.Fatalf("the copy has the row %+v", row)
+	}
+	if w.current() {
+		t.Error("the copy vouches for its rows before any round")
+	}
+	round := w.round()
+	if round.Beat >= published || round.StoreID != last.StoreID {
+		t.Fatalf("the copy is at beat %d of store %s; published was %d of %s", round.Beat, round.StoreID, published, last.StoreID)
+	}
+	// Which is why a new epoch begins, and the history takes the row to where it
+	// was, with nothing in force on the way.
+	w.must(w.BeginEpoch(t.Context()))
+	w.term, err = w.Lead(t.Context())
+	w.must(err)
+	w.must(w.FenceStart(t.Context(), w.term, authority.Event{Row: over}))
+	w.must(w.Complete(t.Context(), w.term))
+	w.renew(leaseLife)
+	if row := w.row("w"); !row.Starting || row.Revision != 2 || row.State != authority.StateRevoked {
+		t.Errorf("the row is %+v", row)
+	}
+	_, err = w.RenewLease(t.Context(), last, leaseLife)
+	w.wantErr("a round of before the copy was put back", err, fence.ErrDeposed)
+	w.must(w.Write(t.Context(), "w", func(tx command.Tx) error {
+		if !tx.Current() || tx.StoreEpoch() != last.StoreEpoch+1 {
+			t.Errorf("commands commit in epoch %d, before it was %d", tx.StoreEpoch(), last.StoreEpoch)
+		}
+		return nil
+	}))
+}

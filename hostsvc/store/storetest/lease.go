@@ -187,13 +187,13 @@ func testLateCommit(t *testing.T, d Database) {
 	w.must(err)
 	w.must(w.Complete(t.Context(), term))
 	w.seed("w", 0)
-	turn := time.Duration(0)
+	lease := time.Duration(0)
 	for _, size := range []int{1, 3} {
 		ranOut := 0
 		for at, fired := 1, true; fired; at++ {
 			fired = false
-			turn++ // longer than the lease of the turn before
-			w.renew(2 * turn * time.Hour)
+			lease += time.Hour // longer than the one of the turn before
+			w.renew(lease)
 			ids := make([]string, size)
 			fns := make([]func(command.Tx) error, size)
 			for i := range ids {
@@ -204,7 +204,7 @@ func testLateCommit(t *testing.T, d Database) {
 				engine.arm(func(n int) fault {
 					if n == at {
 						fired = true
-						w.clock.advance(4 * turn * time.Hour)
+						w.clock.advance(2 * lease)
 					}
 					return works
 				}, nil)

@@ -181,7 +181,7 @@ func revoked(uid string, generation int64) authority.Hold {
 	}
 }
 
-func testHold(t *testing.T, d Database) {
+func testHold(t testing.TB, d Database) {
 	w := open(t, d)
 	held, err := w.Hold(t.Context(), w.row("new"), revoked("a", 1))
 	w.must(err)

@@ -21,6 +21,10 @@ func RunReplicas(t *testing.T, fresh func(t testing.TB) Database) {
 		d := fresh(t)
 		testLinearizable(t, open(t, d), open(t, d))
 	})
+	t.Run("I5_LinearizableWhileTheLeaseEnds", func(t *testing.T) {
+		d := fresh(t)
+		testLinearizableLease(t, openAt(t, d.Open(t), time.Now), openAt(t, d.Open(t), time.Now))
+	})
 	t.Run("NewLeaderDeposesTheOther", func(t *testing.T) { testReplicasLead(t, fresh(t)) })
 	t.Run("Retention_TwoPrune", func(t *testing.T) {
 		d := fresh(t)
@@ -29,7 +33,7 @@ func RunReplicas(t *testing.T, fresh func(t testing.TB) Database) {
 	t.Run("OneInstallationID", func(t *testing.T) { testReplicasInstallation(t, fresh(t)) })
 }
 
-func testReplicasFence(t *testing.T, d Database) {
+func testReplicasFence(t testing.TB, d Database) {
 	replicas := []*world{open(t, d), open(t, d)}
 	leader := replicas[1] // it led last
 	const writers = 24
@@ -100,15 +104,19 @@ func testReplicasFence(t *testing.T, d Database) {
 
 // From the moment that leading returns, the other's fences are refused, and
 // what the new leader reads is final.
-func testReplicasLead(t *testing.T, d Database) {
+func testReplicasLead(t testing.TB, d Database) {
 	old, successor := open(t, d), open(t, d)
 	var err error
 	old.term, err = old.Lead(t.Context())
 	old.must(err)
 	old.grant("w")
 	stopped := make(chan error, 1)
+	var led atomic.Bool
 	go func() {
-		for {
+		for after := 0; after < 20; {
+			if led.Load() {
+				after++
+			}
 			row, err := old.Row(t.Context(), key("w"))
 			if err == nil {
 				err = old.Fence(t.Context(), old.term, row, activeRow(key("w"), row.Revision+1))
@@ -118,10 +126,12 @@ func testReplicasLead(t *testing.T, d Database) {
 				return
 			}
 		}
+		stopped <- nil
 	}()
 	await(t, "the old leader to fence", func() bool { return successor.row("w").Revision > 5 })
 	successor.term, err = successor.Lead(t.Context())
 	successor.must(err)
+	led.Store(true)
 	seen := successor.row("w")
 	successor.wantErr("the old leader", <-stopped, fence.ErrDeposed)
 	if now := successor.row("w"); now.Revision != seen.Revision {

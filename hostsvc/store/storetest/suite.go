@@ -46,6 +46,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"I5_NoCommitUnderTheOldRevision_16", func(t *testing.T, d Database) { testFenceUnderLoad(t, d, 16) }},
 		{"I5_NoCommitUnderTheOldRevision_48", func(t *testing.T, d Database) { testFenceUnderLoad(t, d, 48) }},
 		{"I5_Linearizable", func(t *testing.T, d Database) { testLinearizable(t, open(t, d)) }},
+		{"I5_LinearizableWhileTheLeaseEnds", func(t *testing.T, d Database) { testLinearizableLease(t, openAt(t, d.Open(t), time.Now)) }},
 		{"I5_RowBeforeTheLockIsCurrent", testRowBeforeLock},
 		{"I5_DeposedLeader", testDeposed},
 		{"I5_LeaseAndCompleteEpoch", testLease},
@@ -61,7 +62,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"I7_Proof", testProof},
 		{"I4_Archive", testArchive},
 		{"I3_Rebind", testRebind},
-		{"I6_Hold", testHold},
+		{"I6_Hold", func(t *testing.T, d Database) { testHold(t, d) }},
 		{"I6_HoldOfProcessedVersion", testHoldProcessed},
 		{"I6_HoldOvertaken", testHoldOvertaken},
 		{"I6_Starting", testStarting},
@@ -130,7 +131,9 @@ func (c *clock) advance(d time.Duration) {
 // world is an open store with what tests do to it.
 type world struct {
 	*store.Store
-	t     testing.TB
+	t   testing.TB
+	now func() time.Time
+	// clock is what now reads, nil for a real one.
 	clock *clock
 	term  fence.Term
 	// beforeBatch, when set, is called by together when all commands wait.
@@ -166,7 +169,7 @@ func openAt(t testing.TB, engine store.Engine, now func() time.Time) *world {
 	if err != nil {
 		t.Fatalf("open the store: %v", err)
 	}
-	w := &world{Store: s, t: t}
+	w := &world{Store: s, t: t, now: now}
 	t.Cleanup(func() { w.close() })
 	return w
 }
@@ -258,7 +261,7 @@ func (w *world) row(workspace string) authority.Row {
 func (w *world) seed(workspace string, n int) {
 	w.t.Helper()
 	w.must(w.Seed(w.t.Context(), workspace, func(tx store.SeedTx) error {
-		now := w.clock.Now()
+		now := w.now()
 		err := errors.Join(
 			tx.Workspace(domain.Workspace{Name: "Workspace", CreatedAt: now, UpdatedAt: now}),
 			tx.Workflow(domain.Workflow{ID: "flow-1", Name: "Flow", CreatedAt: now, UpdatedAt: now}),
