@@ -157,6 +157,18 @@ func (b *bench) connect(address string, token bearer) (pluginv1.HostClient, erro
 	return pluginv1.NewHostClient(conn), nil
 }
 
+// anonymous returns a client that brings no token of its own.
+func (b *bench) anonymous(address string) (pluginv1.HostClient, error) {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		RootCAs: b.roots, ServerName: "plugin-host", MinVersion: tls.VersionTLS13,
+	})))
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	b.later(conn.Close)
+	return pluginv1.NewHostClient(conn), nil
+}
+
 // bare returns a client of a server of the same transport without a Host.
 func (b *bench) bare(ctx context.Context, host pluginv1.HostServer) (pluginv1.HostClient, error) {
 	options, err := rpc.TransportOptions(b.config)

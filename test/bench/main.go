@@ -60,6 +60,7 @@ var parts = []struct {
 	{"write", measureSQLiteWrites},
 	{"postgres", measurePostgresWrites},
 	{"hammer", measureHammering},
+	{"flood", measureFlood},
 	{"revoke", measureRevocation},
 	{"scale", measureScale},
 }

@@ -55,11 +55,21 @@ func newIssuer() (*issuer, error) {
 	return &issuer{key: key}, nil
 }
 
+// claimed is what a token says beyond whose it is.
+type claimed struct {
+	audience string
+	expires  time.Time
+}
+
 // token signs a pod-bound token of the usual size.
 func (i *issuer) token(p plugin) (string, error) {
+	return i.sign(p, claimed{audience: contract.Audience, expires: time.Now().Add(time.Hour)})
+}
+
+func (i *issuer) sign(p plugin, c claimed) (string, error) {
 	now := time.Now()
 	claims, err := json.Marshal(map[string]any{
-		"aud": []string{contract.Audience}, "exp": now.Add(time.Hour).Unix(), "iat": now.Unix(), "nbf": now.Unix(),
+		"aud": []string{c.audience}, "exp": c.expires.Unix(), "iat": now.Unix(), "nbf": now.Unix(),
 		"iss": "https://kubernetes.default.svc.cluster.local", "jti": "5a2cbb9e-5a1f-4e8e-8a4f-3f6a7b0c9d10",
 		"sub": "system:serviceaccount:" + p.namespace + ":" + p.account,
 		"kubernetes.io": map[string]any{
