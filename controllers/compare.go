@@ -329,15 +329,23 @@ func (c *comparison) fetch(ctx context.Context, in *authority.Intent, place view
 		}
 	}
 	in.Approval = approval
-	in.WatchedFrom = c.watched(ctx, place, approval)
 	c.mu.Lock()
 	c.fetched[place] = approval
 	c.mu.Unlock()
+	if !gap(processed, approval) {
+		return false, nil
+	}
+	in.WatchedFrom = c.watched(ctx, place, approval)
+	return in.WatchedFrom == 0 || gap(processed, &authority.Approval{UID: approval.UID, Generation: in.WatchedFrom}), nil
+}
+
+// gap tells whether other versions came between the processed one and this one.
+func gap(processed authority.Seen, approval *authority.Approval) bool {
 	before := int64(0)
 	if processed.UID == approval.UID {
 		before = processed.Generation
 	}
-	return approval.Generation > before+1 && (in.WatchedFrom == 0 || in.WatchedFrom > before+1), nil
+	return approval.Generation > before+1
 }
 
 // watched is fence.History within the time that the whole round has for it.
@@ -365,7 +373,7 @@ func (c *comparison) look(ctx context.Context, key authority.Key) (bool, error) 
 			return false, err
 		}
 		in := read.Intent
-		if in.Approval != nil && read.place != nil {
+		if in.Approval != nil && read.place != nil && gap(row.Seen, in.Approval) {
 			in.WatchedFrom = c.watched(ctx, *read.place, in.Approval)
 		}
 		held, err := c.merge(ctx, row, in)

@@ -5,10 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,6 +81,37 @@ func databaseAt(ctx context.Context, dsn string) *database {
 	return d
 }
 
+// lose takes the file away.
+func (d *database) lose() {
+	GinkgoHelper()
+	for _, part := range d.files() {
+		Expect(os.RemoveAll(part)).To(Succeed())
+	}
+}
+
+// files are those that the database may consist of.
+func (d *database) files() []string { return []string{d.path, d.path + "-wal", d.path + "-shm"} }
+
+// copyTo copies the files as they are; the processes have ended.
+func (d *database) copyTo(dir string) {
+	GinkgoHelper()
+	for _, part := range d.files() {
+		text, err := os.ReadFile(part)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(filepath.Join(dir, filepath.Base(part)), text, 0o600)).To(Succeed())
+	}
+}
+
+// restore replaces the files by those of a copy.
+func (d *database) restore(dir string) {
+	GinkgoHelper()
+	d.lose()
+	(&database{path: filepath.Join(dir, filepath.Base(d.path))}).copyTo(filepath.Dir(d.path))
+}
+
 func (d *database) store() *store.Store {
 	GinkgoHelper()
 	engine, err := d.open()
@@ -90,11 +124,97 @@ func (d *database) store() *store.Store {
 	return s
 }
 
-// wire is a process's connections to the API server, which can be cut.
+// wire is a process's way to the API server, which can be cut, or deliver nothing
+// more of any watch.
 type wire struct {
 	mu    sync.Mutex
 	cut   bool
 	conns []net.Conn
+	// thawed is closed when watches deliver again; nil: they do.
+	thawed chan struct{}
+	// poisoned is the path of an object that can't be decoded, "" for none.
+	poisoned string
+}
+
+// poison makes one approval such that no client can decode it.
+func (w *wire) poison(namespace, name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.poisoned = "/namespaces/" + namespace + "/plugincapabilityapprovals/" + name
+}
+
+func (w *wire) poisons(request *http.Request) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.poisoned != "" && request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, w.poisoned) &&
+		!strings.Contains(request.Header.Get("Accept"), "as=")
+}
+
+// freeze keeps back what watches deliver from now on; every other call goes
+// through. So does a proxy that lives and swallows events.
+func (w *wire) freeze() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.thawed = make(chan struct{})
+}
+
+func (w *wire) thaw() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.thawed)
+	w.thawed = nil
+}
+
+func (w *wire) frozen() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.thawed
+}
+
+// through is the round tripper of a process.
+func (w *wire) through(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		if err == nil && w.poisons(request) {
+			_ = response.Body.Close() // it is replaced
+			response.Body = io.NopCloser(strings.NewReader(`{"apiVersion":"plugins.kandev.ai/v1alpha1","kind":"PluginCapabilityApproval","spec":{"capabilities":1}}`))
+			response.ContentLength = -1
+			response.Header.Del("Content-Length")
+		}
+		if err == nil && request.URL.Query().Get("watch") == "true" {
+			response.Body = &watched{ReadCloser: response.Body, wire: w, closed: make(chan struct{})}
+		}
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// watched is what a watch delivers.
+type watched struct {
+	io.ReadCloser
+	wire   *wire
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (b *watched) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if frozen := b.wire.frozen(); frozen != nil {
+		select {
+		case <-frozen:
+		case <-b.closed:
+			return 0, io.ErrClosedPipe
+		}
+	}
+	return n, err
+}
+
+func (b *watched) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.ReadCloser.Close()
 }
 
 func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -165,8 +285,19 @@ type host struct {
 	failHolds atomic.Int64
 	namespace string
 	adoptFrom string
+	// elect: it leads only while it has the lease of its namespace.
+	elect  bool
+	health string
 	// roundEvery is the time between two rounds.
 	roundEvery time.Duration
+	// retention is how old an event must be to be pruned.
+	retention time.Duration
+	// dieAtDelete is the deletion of an event at which it dies, 0 for none.
+	dieAtDelete atomic.Int64
+	// proven is what it found of the admission policies last.
+	proven atomic.Bool
+	// silent: its dry-run requests get no answer.
+	silent atomic.Bool
 	// beforeMark is called before a processed version is recorded, and afterStatus
 	// with each status of an approval that was written.
 	beforeMark  atomic.Pointer[func(authority.Seen)]
@@ -181,6 +312,16 @@ type host struct {
 	receipts *journal.Recorder
 }
 
+// observer is what a process tells metrics.
+type observer struct{ host *host }
+
+func (observer) Pass(ctx context.Context, _ authority.Key) (context.Context, func(error)) {
+	return ctx, func(error) {}
+}
+func (observer) Round(time.Duration, error) {}
+func (observer) Watched(time.Duration)      {}
+func (o observer) Proven(proven bool)       { o.host.proven.Store(proven) }
+
 func (h *host) now() time.Time { return time.Now().Add(time.Duration(h.skew.Load())) }
 
 // at is called before and after each effect. After its death a process has no
@@ -189,12 +330,19 @@ func (h *host) at(here step, armed *step) error {
 	if h.dead.Load() {
 		return errKilled
 	}
-	if armed != nil && *armed == here && h.dead.CompareAndSwap(false, true) {
-		close(h.killed)
-		h.stop()
+	if armed != nil && *armed == here {
+		h.die()
 		return errKilled
 	}
 	return nil
+}
+
+// die ends the process from within.
+func (h *host) die() {
+	if h.dead.CompareAndSwap(false, true) {
+		close(h.killed)
+		h.stop()
+	}
 }
 
 // around dies at what was armed before the effect began: a test may have seen
@@ -243,6 +391,13 @@ func startWithRounds(db *database, every time.Duration) *host {
 	GinkgoHelper()
 	h := newHost(db)
 	h.roundEvery = every
+	startHost(h)
+	return h
+}
+
+// startHost runs a process until the end of the spec.
+func startHost(h *host) {
+	GinkgoHelper()
 	h.receipts = journal.NewRecorder(h.store, uuid.NewString(), h.now)
 	run(h)
 	DeferCleanup(func() {
@@ -250,7 +405,6 @@ func startWithRounds(db *database, every time.Duration) *host {
 		Eventually(h.done).WithTimeout(20 * time.Second).Should(BeClosed())
 		Expect(h.store.Close()).To(Succeed())
 	})
-	return h
 }
 
 // beside runs another process's controllers on the same store.
@@ -279,24 +433,55 @@ func run(h *host) {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
-	skipNames := true
-	reach := asHost(config)
-	reach.Dial = h.wire.dial
-	mgr, err := ctrl.NewManager(reach, ctrl.Options{
-		Scheme: scheme, Logger: hostLog(), Cache: controllers.CacheOptions(), Metrics: metricsserver.Options{BindAddress: "0"},
-		Controller: ctrlconfig.Controller{SkipNameValidation: &skipNames},
-		NewClient:  h.client,
-	})
+	mgr, err := h.manager(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(controllers.Add(ctx, mgr, controllers.Options{
-		Store: &ledger{Store: h.store, host: h}, View: h.view, Policy: authority.BuiltInPolicy(),
-		Now: h.now, Random: rand.Reader, Namespace: h.namespace, AdoptFrom: h.adoptFrom,
-		RoundEvery: h.roundEvery, LeaseLife: leaseLife(h.roundEvery),
-	})).To(Succeed())
 	go func() {
 		h.failure = mgr.Start(ctx)
 		close(h.done)
 	}()
+}
+
+// manager wires a process up, as cmd/plugin-host does.
+func (h *host) manager(ctx context.Context) (ctrl.Manager, error) {
+	skipNames := true
+	reach := asHost(config)
+	reach.Dial = h.wire.dial
+	reach.Wrap(h.wire.through)
+	h.health = freeAddress()
+	mgr, err := ctrl.NewManager(reach, ctrl.Options{
+		Scheme: scheme, Logger: hostLog(), Cache: controllers.CacheOptions(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: ctrlconfig.Controller{SkipNameValidation: &skipNames},
+		NewClient:  h.client, HealthProbeBindAddress: h.health,
+		LeaderElection: h.elect, LeaderElectionID: "plugin-host", LeaderElectionNamespace: h.namespace,
+		LeaseDuration: new(2 * time.Second), RenewDeadline: new(1500 * time.Millisecond), RetryPeriod: new(250 * time.Millisecond),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the manager: %w", err)
+	}
+	return mgr, controllers.Add(ctx, mgr, controllers.Options{
+		Store: &ledger{Store: h.store, host: h}, View: h.view, Policy: authority.BuiltInPolicy(),
+		Now: h.now, Random: rand.Reader, Namespace: h.namespace, AdoptFrom: h.adoptFrom,
+		RoundEvery: h.roundEvery, LeaseLife: leaseLife(h.roundEvery),
+		EventRetention: h.retention, Observer: observer{h},
+	})
+}
+
+// isReady asks for one of the process's readiness checks.
+func (h *host) isReady(ctx context.Context, check string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.health+"/readyz/"+check, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("ask: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode == http.StatusOK {
+		return err
+	}
+	return errors.New(string(text))
 }
 
 func hostLog() logr.Logger {
@@ -314,10 +499,20 @@ func (h *host) client(config *rest.Config, options client.Options) (client.Clien
 	}
 	return interceptor.NewClient(inner, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, ok := o.(*v1alpha1.PluginCapabilityApproval); ok && h.silent.Load() {
+				return silence()
+			}
 			if _, ok := o.(*v1alpha1.PluginCapabilityApprovalEvent); !ok {
 				return c.Create(ctx, o, opts...)
 			}
 			return h.around(beforeEvent, afterEvent, func() error { return c.Create(ctx, o, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if h.dead.Load() || h.dieAtDelete.Add(-1) == 0 {
+				h.die()
+				return errKilled
+			}
+			return c.Delete(ctx, o, opts...)
 		},
 		SubResourceApply: func(ctx context.Context, c client.Client, subresource string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
 			if kind, ok := o.(interface{ GetKind() string }); !ok || kind.GetKind() != "PluginCapabilityApproval" {

@@ -1,0 +1,208 @@
+package controllers_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
+)
+
+// historyWait is what a round, or a pass, waits for its own watch.
+const historyWait = 2 * time.Second
+
+// slack is what a lease's promise adds to its life.
+const slack = 2 * time.Second
+
+// latency measures from an answer of the API server, which was just given, until
+// every one of some processes refuses a write, and says when that was.
+func (s *scene) latency(ctx context.Context, path string, within time.Duration, processes ...*host) {
+	GinkgoHelper()
+	key, since := s.key(ctx), time.Now()
+	Eventually(func(g Gomega) {
+		for _, h := range processes {
+			refusal, err := h.decide(ctx, key, write())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(refusal).NotTo(BeNil())
+		}
+	}).WithTimeout(within).WithPolling(2 * time.Millisecond).Should(Succeed())
+	took := time.Since(since)
+	AddReportEntry("latency", fmt.Sprintf("%s: refused after %v, at most %v", path, took.Round(time.Millisecond), within))
+}
+
+// elected runs a process that leads only while it has its namespace's lease.
+func elected(h *host) *host {
+	GinkgoHelper()
+	h.elect = true
+	run(h)
+	DeferCleanup(func() {
+		h.stop()
+		Eventually(h.done).WithTimeout(20 * time.Second).Should(BeClosed())
+	})
+	return h
+}
+
+// replicasOn runs two processes on one store; the first one leads.
+func replicasOn(ctx context.Context, db *database) (leads, follows *host) {
+	GinkgoHelper()
+	shared := db.store()
+	DeferCleanup(func() { Expect(shared.Close()).To(Succeed()) })
+	leads = elected(newHostOn(shared, db.namespace))
+	Eventually(func() error { return leads.isReady(ctx, "") }).Should(Succeed())
+	Eventually(func(g Gomega) {
+		round, err := shared.BeginRound(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(round.Complete).To(BeTrue())
+	}).Should(Succeed())
+	return leads, elected(newHostOn(shared, db.namespace))
+}
+
+var _ = Describe("I6: what was revoked is refused", func() {
+	life := leaseLife(roundEvery)
+
+	It("by every replica that watches, whoever leads", func(ctx SpecContext) {
+		leads, follows := replicasOn(ctx, newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, writeTasks)
+		s.allowed(ctx, leads)
+		s.allowed(ctx, follows)
+		spec := s.spec(ctx, writeTasks)
+		spec.State = v1alpha1.StateRevoked
+		s.apply(ctx, spec)
+		s.latency(ctx, "healthy watches, revoked", slack, leads, follows)
+		s.converged(ctx, leads, revoked)
+	})
+
+	It("while the leader is dead: by the others, at once; the next leader records it", func(ctx SpecContext) {
+		leads, follows := replicasOn(ctx, newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, writeTasks)
+		s.allowed(ctx, follows)
+		leads.die()
+		s.remove(ctx)
+		s.latency(ctx, "dead leader, deleted", slack, follows)
+		Eventually(func() []string { return story(ctx, s.key(ctx)) }).Should(Equal([]string{"Grant Human", "Revoke ApprovalDeleted"}))
+	})
+
+	It("while every watch is frozen: by the leader's next round, which records it", func(ctx SpecContext) {
+		leads, follows := replicasOn(ctx, newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, writeTasks)
+		s.allowed(ctx, leads)
+		s.allowed(ctx, follows)
+		leads.wire.freeze()
+		follows.wire.freeze()
+		used := s.spec(ctx, writeTasks)
+		revoking := used
+		revoking.State = v1alpha1.StateRevoked
+		s.apply(ctx, revoking)
+		s.latency(ctx, "frozen watches, revoked", life+slack, leads, follows)
+		s.converged(ctx, leads, revoked)
+		Expect(story(ctx, s.key(ctx))).To(Equal([]string{"Grant Human", "Revoke Human"}))
+	})
+
+	It("while every watch is frozen and the leader is dead: by another replica's round", func(ctx SpecContext) {
+		leads, follows := replicasOn(ctx, newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, writeTasks)
+		s.allowed(ctx, follows)
+		follows.wire.freeze()
+		leads.die()
+		s.remove(ctx)
+		s.latency(ctx, "frozen watches and a dead leader, deleted", life+slack, follows)
+		Eventually(func() []string { return story(ctx, s.key(ctx)) }).Should(Equal([]string{"Grant Human", "Revoke ApprovalDeleted"}))
+	})
+
+	It("I7: while every watch is frozen, and the used manifest applied again: it counts as revoked", func(ctx SpecContext) {
+		h := start(newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, writeTasks)
+		s.allowed(ctx, h)
+		h.wire.freeze()
+		used := s.spec(ctx, writeTasks)
+		revoking := used
+		revoking.State = v1alpha1.StateRevoked
+		s.apply(ctx, revoking)
+		s.apply(ctx, used)
+		s.latency(ctx, "frozen watch, revoked and applied again", life+slack+historyWait, h)
+		revoked(Default, s.converged(ctx, h, usedAgain))
+		Expect(story(ctx, s.key(ctx))).To(Equal([]string{"Grant Human", "Revoke UnseenChange"}))
+	})
+
+	It("while every watch is frozen: an uninstall, a suspension, a label and an account too", func(ctx SpecContext) {
+		h := start(newDatabase(ctx, onSQLite))
+		uninstalled, suspended := newScene(ctx, readTasks, writeTasks), newScene(ctx, readTasks, writeTasks)
+		unlabelled, replaced := newScene(ctx, readTasks, writeTasks), newScene(ctx, readTasks, writeTasks)
+		all := []*scene{uninstalled, suspended, unlabelled, replaced}
+		for _, s := range all {
+			s.grant(ctx, writeTasks)
+			s.allowed(ctx, h)
+		}
+		key := uninstalled.key(ctx)
+		h.wire.freeze()
+		Expect(api.Delete(ctx, uninstalled.installation(ctx))).To(Succeed())
+		o := suspended.installation(ctx)
+		o.Spec.Suspend = true
+		Expect(api.Update(ctx, o)).To(Succeed())
+		label(ctx, unlabelled.namespace, "")
+		account := newServiceAccountKind()
+		account.SetNamespace(replaced.plugin)
+		account.SetName(replaced.plugin)
+		Expect(api.Delete(ctx, account)).To(Succeed())
+		for _, s := range []*scene{suspended, unlabelled, replaced} {
+			s.latency(ctx, "frozen watch, around the approval", life+slack, h)
+		}
+		Eventually(func(g Gomega) {
+			refusal, err := h.decide(ctx, key, write())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(refusal).NotTo(BeNil())
+		}).WithTimeout(life + slack).Should(Succeed())
+		suspended.converged(ctx, h, gated(v1alpha1.GateSuspended))
+		replaced.converged(ctx, h, gated(v1alpha1.GatePrincipalChanged))
+		Eventually(func() string { return story(ctx, unlabelled.key(ctx))[1] }).Should(Equal("Revoke WorkspaceRemoved"))
+	})
+
+	It("while the API server is away: everything, once the lease has run out; and it comes back by itself", func(ctx SpecContext) {
+		leads, follows := replicasOn(ctx, newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, writeTasks)
+		s.allowed(ctx, leads)
+		s.allowed(ctx, follows)
+		key := s.key(ctx)
+		leads.wire.sever()
+		follows.wire.sever()
+		s.latency(ctx, "no API server", life+slack, leads, follows)
+		refusal, err := follows.decide(ctx, key, write())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(refusal.Reason).To(Equal(contract.ReasonDependencyUnavailable), "nobody knows, so it isn't denied")
+		Expect(follows.isReady(ctx, "lease")).To(MatchError(ContainSubstring("the lease has run out")))
+		follows.wire.mend()
+		s.allowed(ctx, follows)
+		Expect(follows.isReady(ctx, "lease")).To(Succeed())
+	})
+})
+
+var _ = Describe("I6: one object that can't be read", func() {
+	It("stops nothing but what it concerns", func(ctx SpecContext) {
+		h := start(newDatabase(ctx, onSQLite))
+		poisoned, other := newScene(ctx, readTasks, writeTasks), newScene(ctx, readTasks, writeTasks)
+		poisoned.grant(ctx, writeTasks)
+		other.grant(ctx, writeTasks)
+		poisoned.allowed(ctx, h)
+		h.wire.poison(poisoned.namespace, poisoned.plugin)
+		h.wire.freeze() // else the watch would tell
+		spec := poisoned.spec(ctx, writeTasks)
+		spec.Reason = "Nobody can read it."
+		poisoned.apply(ctx, spec)
+		poisoned.latency(ctx, "an approval that can't be read", leaseLife(roundEvery)+slack, h)
+		Consistently(func(g Gomega) {
+			refusal, err := h.decide(ctx, other.key(ctx), write())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(refusal).To(BeNil())
+		}).WithTimeout(leaseLife(roundEvery)).Should(Succeed())
+	})
+})
