@@ -30,6 +30,7 @@ type installationReconciler struct {
 	statuses *statuses
 	store    Store
 	leader   *leader
+	proof    *proof
 	now      func() time.Time
 	passes   *requests[authority.Key]
 
@@ -51,6 +52,13 @@ func (r *installationReconciler) Reconcile(ctx context.Context, request reconcil
 		// uninstallReconciler sees to it.
 		r.forget(request.Name)
 		return reconcile.Result{}, nil
+	}
+	if object.Status.InstallationID == "" {
+		// No approval of it can come before it has an ID, and none should come while
+		// nobody knows whether it is checked: it would be distrusted for good.
+		if _, err := r.proof.await(ctx); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	lost, err := r.register(ctx, object)
 	if err != nil {

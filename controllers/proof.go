@@ -163,12 +163,17 @@ func (p *proof) Start(ctx context.Context) error {
 		_, leading := p.leads()
 		wait := time.NewTimer(p.attempt(ctx))
 		_, begins := p.leader.state()
+		wake := p.wake
 		if leading {
 			begins = nil
 		}
+		if p.silent > 0 {
+			// Patience is a matter of time.
+			wake, begins = nil, nil
+		}
 		select {
 		case <-wait.C:
-		case <-p.wake:
+		case <-wake:
 		case <-begins:
 			// What only the leader may record, it now may.
 		case <-ctx.Done():

@@ -223,7 +223,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	return addInstallations(mgr, installations, &installationReconciler{
-		cluster: objects, cached: mgr.GetClient(), statuses: status, store: o.Store, leader: lead, now: o.Now,
+		cluster: objects, cached: mgr.GetClient(), statuses: status, store: o.Store, leader: lead, proof: admitted, now: o.Now,
 		passes: passes, known: map[string]authority.Installation{},
 	})
 }

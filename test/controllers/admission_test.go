@@ -124,7 +124,7 @@ func installPolicies(ctx context.Context) {
 	for _, object := range objectsIn("admission", "policies.yaml") {
 		Expect(client.IgnoreAlreadyExists(api.Create(ctx, object))).To(Succeed())
 	}
-	inForce(ctx, v1alpha1.AdmissionPolicies()...)
+	policiesInForce(ctx, v1alpha1.AdmissionPolicies()...)
 }
 
 // refusesProbe tells whether a policy refuses its probe.
@@ -140,7 +140,7 @@ func refusesProbe(ctx context.Context, policy string) bool {
 	return err != nil && v1alpha1.PolicyRefuses(policy, err.Error())
 }
 
-func inForce(ctx context.Context, policies ...string) {
+func policiesInForce(ctx context.Context, policies ...string) {
 	GinkgoHelper()
 	for _, policy := range policies {
 		Eventually(func() bool { return refusesProbe(ctx, policy) }).Should(BeTrue(), policy)
@@ -158,17 +158,19 @@ func policyAndBinding(name string) (*admissionregistrationv1.ValidatingAdmission
 	return &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta}
 }
 
-// restorePolicies puts back what a spec has taken away or edited.
-func restorePolicies() {
+// restorePolicies puts back, after the spec, what it takes away or edits.
+func restorePolicies() { DeferCleanup(func(ctx SpecContext) { restoreNow(ctx) }) }
+
+// restoreNow puts the policies and bindings back as they are in config, and waits
+// until they are in force.
+func restoreNow(ctx context.Context) {
 	GinkgoHelper()
-	DeferCleanup(func(ctx SpecContext) {
-		for _, object := range objectsIn("admission", "policies.yaml") {
-			live := object.DeepCopy()
-			if err := api.Get(ctx, client.ObjectKeyFromObject(object), live); err == nil {
-				object.SetResourceVersion(live.GetResourceVersion())
-				Expect(api.Update(ctx, object)).To(Succeed())
-			}
+	for _, object := range objectsIn("admission", "policies.yaml") {
+		live := object.DeepCopy()
+		if err := api.Get(ctx, client.ObjectKeyFromObject(object), live); err == nil {
+			object.SetResourceVersion(live.GetResourceVersion())
+			Expect(api.Update(ctx, object)).To(Succeed())
 		}
-		installPolicies(ctx)
-	})
+	}
+	installPolicies(ctx)
 }

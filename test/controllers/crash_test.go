@@ -268,7 +268,7 @@ var _ = Describe("I3 I4: a lost store", func() {
 		s := newScene(ctx, readTasks, writeTasks)
 		s.grant(ctx, writeTasks)
 		h.kill()
-		Expect(api.DeleteAllOf(ctx, &v1alpha1.PluginCapabilityApprovalEvent{})).To(Succeed())
+		Expect(powerful.DeleteAllOf(ctx, &v1alpha1.PluginCapabilityApprovalEvent{})).To(Succeed())
 		h = start(newDatabase(ctx, onSQLite))
 		Eventually(func(g Gomega) {
 			o := s.installation(ctx)

@@ -248,17 +248,18 @@ var _ = Describe("objects at their bounds", func() {
 		})
 		spec := s.spec(ctx, all...)
 		spec.Reason = strings.Repeat("ß", 1024)
-		spec.ApprovedBy, spec.ChangedBy = strings.Repeat("a", 256), strings.Repeat("b", 256)
-		s.apply(ctx, spec)
+		spec.ApprovedBy = strings.Repeat("a", 256)
+		spec.ChangedBy = spec.ApprovedBy
+		s.applyAs(ctx, as(spec.ApprovedBy), spec)
 		o := s.converged(ctx, h, active)
 		Expect(o.Status.EffectiveCapabilities).To(HaveLen(len(all)))
 		spec.State, spec.ChangedBy, spec.Reason = v1alpha1.StateRevoked, strings.Repeat("c", 256), strings.Repeat("ü", 1024)
-		s.apply(ctx, spec)
+		s.applyAs(ctx, as(spec.ChangedBy), spec)
 		s.converged(ctx, h, revoked)
 		Expect(history(ctx, s.key(ctx))[1].Spec).To(And(
 			HaveField("Reason", spec.Reason), HaveField("Actor.Name", spec.ChangedBy)))
 		spec.State = v1alpha1.StateActive
-		s.apply(ctx, spec)
+		s.applyAs(ctx, as(spec.ApprovedBy), spec)
 		s.converged(ctx, h, usedAgain)
 	})
 })
