@@ -156,6 +156,15 @@ var _ = Describe("the spec of an approval", func() {
 		}
 	})
 
+	It("can't be widened by a machine that has a human's name", func(ctx SpecContext) {
+		a := granted(ctx)
+		for _, group := range []string{"system:serviceaccounts", "system:nodes", "system:unauthenticated"} {
+			who := impersonated(ada.name, group, "system:authenticated")
+			Expect(tries(ctx, who, a, patch{"manifestDigest": digestOf("b")})).To(beRefusedBy(v1alpha1.PolicyApprovals, "may only narrow"), group)
+			Expect(tries(ctx, who, a, patch{"state": "Revoked"})).To(Succeed(), group)
+		}
+	})
+
 	It("is narrowed by nothing that also widens", func(ctx SpecContext) {
 		for _, less := range narrowing() {
 			for _, more := range granting() {

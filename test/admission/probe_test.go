@@ -150,20 +150,30 @@ var _ = Describe("the policies", func() {
 		AddReportEntry("in force again after", time.Since(back).Round(time.Millisecond).String())
 	})
 
-	It("stand alone: with one missing the others' probes are still refused", Serial, func(ctx SpecContext) {
-		missing := v1alpha1.PolicyApprovals
-		binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-		Expect(administrator.Get(ctx, client.ObjectKey{Name: missing}, binding)).To(Succeed())
-		Expect(administrator.Delete(ctx, binding)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) {
-			binding.ResourceVersion, binding.UID = "", ""
-			Expect(administrator.Create(ctx, binding)).To(Succeed())
-			Eventually(ctx, probe).WithArguments(controllers, hostNamespace, missing).Should(beProbed(missing))
-		})
-		Eventually(ctx, probe).WithArguments(controllers, hostNamespace, missing).ShouldNot(beProbed(missing))
-		others := slices.DeleteFunc(v1alpha1.AdmissionPolicies(), func(name string) bool { return name == missing })
-		for _, policy := range others {
-			Expect(probe(ctx, controllers, hostNamespace, policy)).To(beProbed(policy))
+	It("stand alone: one that is missing opens no way past the others", Serial, func(ctx SpecContext) {
+		for _, missing := range []string{v1alpha1.PolicyApprovals, v1alpha1.PolicyInstallations} {
+			binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+			Expect(administrator.Get(ctx, client.ObjectKey{Name: missing}, binding)).To(Succeed())
+			Expect(administrator.Delete(ctx, binding)).To(Succeed())
+			back := func(ctx SpecContext) {
+				binding.ResourceVersion, binding.UID = "", ""
+				Expect(client.IgnoreAlreadyExists(administrator.Create(ctx, binding.DeepCopy()))).To(Succeed())
+				Eventually(ctx, probe).WithArguments(controllers, hostNamespace, missing).Should(beProbed(missing))
+			}
+			DeferCleanup(back)
+			Eventually(ctx, probe).WithArguments(controllers, hostNamespace, missing).Should(Succeed())
+			for _, policy := range v1alpha1.AdmissionPolicies() {
+				if policy != missing {
+					Expect(probe(ctx, controllers, hostNamespace, policy)).To(beProbed(policy))
+				}
+			}
+			if missing != v1alpha1.PolicyApprovals {
+				a := approval(bot.name)
+				a.Name = v1alpha1.PolicyProbeName(missing)
+				a.Spec.InstallationName = a.Name
+				Expect(bot.Create(ctx, a)).To(beRefusedBy(v1alpha1.PolicyApprovals, "may only narrow"), "in earnest it is an approval like any other")
+			}
+			back(ctx)
 		}
 	})
 })
