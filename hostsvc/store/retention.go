@@ -129,13 +129,11 @@ func (c *cutter) cutReceipts(ctx context.Context) error {
 	var due []planned
 	for _, chain := range chains {
 		cut, err := c.walk(ctx, chain)
-		var found *journal.ChainError
 		switch {
-		case errors.As(err, &found):
-			c.broken = append(c.broken, err)
-			continue
 		case err != nil:
-			return fmt.Errorf("prune chain %s: %w", chain.name, err)
+			if err := c.found(ctx, err); err != nil {
+				return fmt.Errorf("prune chain %s: %w", chain.name, err)
+			}
 		case c.due(cut):
 			due = append(due, cut)
 		}
@@ -188,6 +186,27 @@ func (c *cutter) walk(ctx context.Context, chain receiptChain) (planned, error) 
 		last.whole = true
 		return last, nil
 	}
+}
+
+// found takes an error of a walk down if it is a *journal.ChainError and none of
+// what another process's cut removed.
+func (c *cutter) found(ctx context.Context, err error) error {
+	var broken *journal.ChainError
+	if !errors.As(err, &broken) {
+		return err
+	}
+	var end journal.Head
+	failure := c.store.read(ctx, "read the end of the cuts", func(conn Conn) error {
+		return conn.Query(selectChain, scanChain(&end), journal.CutsChain)
+	})
+	switch {
+	case failure != nil:
+		return failure
+	case end != c.end:
+		return errCutOvertaken
+	}
+	c.broken = append(c.broken, err)
+	return nil
 }
 
 // record makes cuts durable. A chain of which nothing is left is forgotten: its
@@ -270,13 +289,11 @@ func (c *cutter) cutRoots(ctx context.Context) error {
 			return err
 		}
 		if len(roots) == 0 {
-			c.broken = append(c.broken, &journal.ChainError{Chain: journal.RootsChain, At: last.Position + 1, Detail: "missing"})
-			return nil
+			return c.found(ctx, &journal.ChainError{Chain: journal.RootsChain, At: last.Position + 1, Detail: "missing"})
 		}
 		root := roots[0]
 		if err := root.Follows(last.Position, last.Hash); err != nil {
-			c.broken = append(c.broken, err)
-			return nil
+			return c.found(ctx, err)
 		}
 		if !root.At.Before(c.olderThan) {
 			break

@@ -290,7 +290,7 @@ func testRetentionConcurrently(t *testing.T, worlds ...*world) {
 	for i, w := range worlds {
 		recorders[i] = journal.NewRecorder(w, fmt.Sprintf("p%d", i), w.clock.Now)
 		wait.Go(func() {
-			for n := range 120 {
+			for n := range 60 {
 				result := contract.StateApplied
 				if n%5 == 0 {
 					result = contract.StateDenied
@@ -365,7 +365,7 @@ func testRetentionConcurrently(t *testing.T, worlds ...*world) {
 			kept += n
 		}
 	}
-	if total := pruned + uint64(kept); total != uint64(120*len(worlds)) || cuts[false] == 0 || cuts[true] == 0 {
-		t.Errorf("%d receipts were pruned and %d are left, of %d; cuts of the roots and of others: %v", pruned, kept, 120*len(worlds), cuts)
+	if total := pruned + uint64(kept); total != uint64(60*len(worlds)) || cuts[false] == 0 || cuts[true] == 0 {
+		t.Errorf("%d receipts were pruned and %d are left, of %d; cuts of the roots and of others: %v", pruned, kept, 60*len(worlds), cuts)
 	}
 }
