@@ -45,9 +45,7 @@ func TestConditions_SayWhatToDo(t *testing.T) {
 	unproven := active()
 	unproven.Row.Unproven = true
 
-	ready := func(r authority.Report, spec *v1alpha1.PluginCapabilityApprovalSpec) metav1.Condition {
-		return approvalReady(r, spec)
-	}
+	ready := approvalReady
 	required := func(r authority.Report, spec *v1alpha1.PluginCapabilityApprovalSpec) metav1.Condition {
 		return reviewRequired(r, spec, "the doubt")
 	}

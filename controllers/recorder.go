@@ -190,15 +190,11 @@ func (r *recorder) revisionNote(event authority.Event) *eventsv1.Event {
 func reasonOf(event authority.Event) (reason string, warn bool) {
 	row := &event.Row
 	closed := row.Gates != 0
-	switch row.Cause {
-	case authority.CauseSuspended, authority.CauseGateClosed:
+	switch cause := row.Cause; {
+	case cause == authority.CauseSuspended, cause == authority.CauseGateClosed,
+		cause == authority.CausePrincipalChanged && closed:
 		return v1alpha1.EventReasonGateClosed, true
-	case authority.CauseResumed, authority.CauseGateOpened:
-		return v1alpha1.EventReasonGateOpened, false
-	case authority.CausePrincipalChanged:
-		if closed {
-			return v1alpha1.EventReasonGateClosed, true
-		}
+	case cause == authority.CauseResumed, cause == authority.CauseGateOpened, cause == authority.CausePrincipalChanged:
 		return v1alpha1.EventReasonGateOpened, false
 	}
 	switch event.Type {

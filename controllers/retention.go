@@ -64,7 +64,7 @@ func (r *retention) Start(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		if _, err := r.leader.wait(ctx); err != nil {
-			return nil //nolint:nilerr // the context ended
+			return nil
 		}
 		err := r.leader.current(ctx)
 		if err == nil {
@@ -263,5 +263,5 @@ func (r *retention) read(ctx context.Context, one stored) (authority.Event, erro
 	if err == nil && event.Name() != one.name {
 		err = fmt.Errorf("event %s records %s", one.name, event.Name())
 	}
-	return event, err //nolint:wrapcheck // each names the event
+	return event, err
 }
