@@ -158,4 +158,3 @@ func (p *proof) pinsNow(ctx context.Context) (string, error) {
 	}
 	return text.String(), nil
 }
-
