@@ -105,6 +105,7 @@ func (s *snapshot) Tasks(string, query.TaskFilter, domain.Version, string, int) 
 // client is a plugin that calls this replica.
 func (p *process) client(a *actor) {
 	w := p.w
+	a.until(func() bool { return !w.closed })
 	for range w.profile.calls {
 		if !w.profile.writers {
 			until := w.now + time.Duration(w.rng.Int64N(int64(4*time.Second)))

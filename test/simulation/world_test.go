@@ -49,6 +49,8 @@ type profile struct {
 	people, faults, watches int
 	// grants: it begins with a grant in force.
 	grants bool
+	// settled: it begins with everything at rest.
+	settled bool
 	// writers call without a pause.
 	writers bool
 	// tokens: the plugin's calls carry tokens, and its pods come and go.
@@ -69,7 +71,7 @@ func draw(rng *rand.Rand) profile {
 		turns: 30 + rng.IntN(120), people: 2 + rng.IntN(12), faults: rng.IntN(8), watches: 10 + rng.IntN(25),
 		grants: rng.IntN(4) > 0, writers: rng.IntN(8) == 0, tokens: rng.IntN(12) == 0, restores: rng.IntN(6) == 0,
 		deaf:    rng.IntN(8) == 0,
-		clients: 2, calls: 1 + rng.IntN(4), leap: 300 * time.Millisecond, pace: 20 * time.Millisecond,
+		settled: rng.IntN(2) == 0, clients: 2, calls: 1 + rng.IntN(4), leap: 300 * time.Millisecond, pace: 20 * time.Millisecond,
 	}
 	if rng.IntN(10) == 0 {
 		p.pace = 1200 * time.Millisecond
@@ -100,8 +102,8 @@ type world struct {
 	procs  []*process
 	actors []*actor
 	last   *actor
-	// calm: the faults have stopped.
-	calm bool
+	// calm: there are no faults. closed: nobody calls yet.
+	calm, closed bool
 	// restored: the store has lost commits.
 	restored bool
 	truth    truth
@@ -343,6 +345,18 @@ func (w *world) begin() {
 		w.api.put(w.draft(readTasks | writeTasks))
 	}
 	w.procs[0].elect()
+	if w.profile.settled {
+		w.calm, w.closed = true, true
+		for _, p := range w.procs {
+			p.rounds++
+		}
+		w.rest()
+		for _, p := range w.procs {
+			p.rounds++
+		}
+		w.rest()
+		w.calm, w.closed = false, false
+	}
 }
 
 // disturb makes one fault.
