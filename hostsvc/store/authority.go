@@ -203,7 +203,7 @@ func (t *tx) putRecord(row authority.Row, changes int64) error {
 	}
 	sum := row.Vector.Sum()
 	t.moved = append(t.moved, row.Key)
-	_, err = t.exec("write an authority row", upsertAuthority,
+	return t.later(nil, "write an authority row", upsertAuthority,
 		row.Key.InstallationID, row.Key.WorkspaceID, int64(row.Revision), row.Act, int64(row.State),
 		int64(row.Granted), int64(row.Declared), int64(row.Required), int64(row.Allowed), micros(row.ExpiresAt),
 		int64(row.Gates), hold, flag(row.Starting), row.Vector.ManifestDigest, slices.Clone(sum[:]), string(vector),
@@ -212,5 +212,4 @@ func (t *tx) putRecord(row authority.Row, changes int64) error {
 		clean(row.ApprovedVia), clean(row.ConfirmedBy),
 		micros(row.IssuedAt), micros(row.UpdatedAt), row.AuditID, row.EventHash, flag(row.Unproven),
 		int64(t.epochs.StoreEpoch), int64(t.epochs.LeaderEpoch), changes)
-	return err
 }

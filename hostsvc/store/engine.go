@@ -54,15 +54,26 @@ type Row interface {
 	Bytes(column int) []byte
 }
 
+// Statement is a statement that writes, with its arguments.
+type Statement struct {
+	Text string
+	Args []any
+}
+
 // Transaction is an open write transaction, used by one goroutine.
 type Transaction interface {
 	Conn
+	// ExecAll runs statements in order until one fails, in one round trip where
+	// the database is one away, and returns the numbers of rows that those that
+	// succeeded wrote.
+	ExecAll(statements []Statement) ([]int64, error)
 	// Script runs the statements of a migration.
 	Script(text string) error
 	// LockShared takes the named lock as a reader, until the transaction ends.
 	LockShared(name string) error
 	// Savepoint marks the point that Undo goes back to; there is one at a
-	// time, and Release forgets it.
+	// time, and Release forgets it. Both may wait for the next statement that
+	// writes.
 	Savepoint() error
 	Undo() error
 	Release() error

@@ -20,11 +20,10 @@ const entryColumns = `version, kind, audit_id, installation_id, revision, method
 	at, previous_hash, hash`
 
 func (t *tx) insertEntry(e journal.Entry) error {
-	_, err := t.exec("append to the journal", insertEntryRow, e.WorkspaceID, int64(e.Version), string(e.Kind), e.AuditID,
+	return t.later(nil, "append to the journal", insertEntryRow, e.WorkspaceID, int64(e.Version), string(e.Kind), e.AuditID,
 		e.InstallationID, int64(e.Revision), e.Method, e.Capability, e.RequestID, nullable(e.IdempotencyKey),
 		e.CommandDigest[:], string(e.Result), e.TargetID, e.Before, e.After, e.EventType, e.Event, e.At.UnixNano(),
 		e.PreviousHash, e.Hash)
-	return err
 }
 
 func scanEntry(r Row, workspaceID string) (journal.Entry, error) {

@@ -113,8 +113,7 @@ func (t *tx) InsertTask(task domain.Task) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec("insert a task", insertTaskRow, args...)
-	return err
+	return t.later(nil, "insert a task", insertTaskRow, args...)
 }
 
 // UpdateTask implements command.TaskTx.
@@ -122,32 +121,31 @@ func (t *tx) UpdateTask(task domain.Task) error {
 	if err := t.own("task", task.ID, task.WorkspaceID, task.Version); err != nil {
 		return err
 	}
-	if _, err := t.exec("close a version of a task", closeTaskRow, task.WorkspaceID, task.ID, int64(task.Version)); err != nil {
+	err := t.later(nil, "close a version of a task", closeTaskRow, task.WorkspaceID, task.ID, int64(task.Version))
+	if err != nil {
 		return err
 	}
-	n, err := t.updateTask(task)
-	if err == nil && n != 1 {
-		return fmt.Errorf("update task %s: it has %d current rows: %w", task.ID, n, ErrWorkspaceBound)
+	one := func(rows int64) error {
+		if rows != 1 {
+			return fmt.Errorf("update task %s: it has %d current rows: %w", task.ID, rows, ErrWorkspaceBound)
+		}
+		return nil
 	}
-	return err
-}
-
-func (t *tx) updateTask(task domain.Task) (int64, error) {
 	if t.read.Version != 0 && placedAlike(t.read, task) {
 		labels, err := labelsText(task)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		return t.exec("update a task", updateTaskContent, task.WorkspaceID, task.ID, task.Title, task.Description,
+		return t.later(one, "update a task", updateTaskContent, task.WorkspaceID, task.ID, task.Title, task.Description,
 			string(task.State), string(task.Priority), task.ParentID, labels, nanos(task.UpdatedAt), nanos(task.StartedAt),
 			nanos(task.CompletedAt), int64(task.Version))
 	}
 	args, err := taskArgs(task)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	t.read = domain.Task{}
-	return t.exec("update a task", updateTaskRow, args...)
+	return t.later(one, "update a task", updateTaskRow, args...)
 }
 
 // SlotHolders implements command.TaskTx.

@@ -46,6 +46,8 @@ type tx struct {
 	domain   bool
 	appended bool
 	failure  error
+	// pending are writes that wait to be sent together.
+	pending []write
 	// read is the task that the command read last.
 	read domain.Task
 }
@@ -98,8 +100,11 @@ func (t *tx) begin() error {
 // do runs one command and undoes it unless it succeeded.
 func (t *tx) do(fn func(*tx) error) error {
 	t.head, t.saved, t.dirty, t.domain, t.appended, t.failure = t.committed, false, false, false, false, nil
-	t.read = domain.Task{}
+	t.read, t.pending = domain.Task{}, t.pending[:0]
 	err := t.call(fn)
+	if err == nil && !t.solo {
+		_ = t.flush() // remembered
+	}
 	switch {
 	case t.failure != nil:
 		err = t.failure
@@ -117,6 +122,7 @@ func (t *tx) do(fn func(*tx) error) error {
 		t.wrote = t.wrote || t.dirty
 		return nil
 	}
+	t.pending = t.pending[:0]
 	t.undo()
 	return err
 }
@@ -138,8 +144,8 @@ func (t *tx) undo() {
 
 // query reads; a failure is remembered whatever the command makes of it.
 func (t *tx) query(doing, statement string, row func(Row) error, args ...any) error {
-	if t.failure != nil {
-		return t.failure
+	if err := t.flush(); err != nil {
+		return err
 	}
 	if err := t.db.Query(statement, row, args...); err != nil {
 		t.failure = failed(doing, err)
@@ -148,20 +154,14 @@ func (t *tx) query(doing, statement string, row func(Row) error, args ...any) er
 	return nil
 }
 
-// exec writes. The savepoint comes with the command's first write: what only
-// reads and is refused needs none.
+// exec writes.
 func (t *tx) exec(doing, statement string, args ...any) (int64, error) {
-	if t.failure != nil {
-		return 0, t.failure
+	if err := t.writes(); err != nil {
+		return 0, err
 	}
-	if !t.solo && !t.saved {
-		if err := t.db.Savepoint(); err != nil {
-			t.failure = failed("mark the start of a command", err)
-			return 0, t.failure
-		}
-		t.saved = true
+	if err := t.flush(); err != nil {
+		return 0, err
 	}
-	t.dirty = true
 	n, err := t.db.Exec(statement, args...)
 	if err != nil {
 		t.failure = failed(doing, err)
@@ -170,9 +170,79 @@ func (t *tx) exec(doing, statement string, args ...any) (int64, error) {
 	return n, nil
 }
 
-func (t *tx) lockShared(name string) error {
+// writes prepares a write. The savepoint comes with the command's first: what
+// only reads and is refused needs none.
+func (t *tx) writes() error {
 	if t.failure != nil {
 		return t.failure
+	}
+	if !t.solo && !t.saved {
+		if err := t.db.Savepoint(); err != nil {
+			t.failure = failed("mark the start of a command", err)
+			return t.failure
+		}
+		t.saved = true
+	}
+	t.dirty = true
+	return nil
+}
+
+// write is a write that waits. check, when set, judges the number of rows that
+// it wrote.
+type write struct {
+	doing     string
+	statement Statement
+	check     func(rows int64) error
+}
+
+// later writes, at the latest before the next statement of another kind and
+// before the command is done: where the database is a round trip away, writes in
+// a row take one together. An error of check fails the command like one of the
+// statement.
+func (t *tx) later(check func(rows int64) error, doing, statement string, args ...any) error {
+	if t.store.engine.Sole() {
+		n, err := t.exec(doing, statement, args...)
+		if err == nil && check != nil {
+			err = check(n)
+		}
+		return err
+	}
+	if err := t.writes(); err != nil {
+		return err
+	}
+	t.pending = append(t.pending, write{doing, Statement{statement, args}, check})
+	return nil
+}
+
+// flush sends the writes that wait.
+func (t *tx) flush() error {
+	if t.failure != nil || len(t.pending) == 0 {
+		return t.failure
+	}
+	statements := make([]Statement, len(t.pending))
+	for i, w := range t.pending {
+		statements[i] = w.statement
+	}
+	pending := t.pending
+	t.pending = t.pending[:0]
+	counts, err := t.db.ExecAll(statements)
+	if err != nil {
+		t.failure = failed(pending[min(len(counts), len(pending)-1)].doing, err)
+		return t.failure
+	}
+	for i, n := range counts {
+		if check := pending[i].check; check != nil {
+			if t.failure = check(n); t.failure != nil {
+				return t.failure
+			}
+		}
+	}
+	return nil
+}
+
+func (t *tx) lockShared(name string) error {
+	if err := t.flush(); err != nil {
+		return err
 	}
 	if err := t.db.LockShared(name); err != nil {
 		t.failure = failed("take a lock", err)
@@ -215,13 +285,15 @@ func (t *tx) Append(entry journal.Entry) error {
 	return nil
 }
 
-// writeHead records the end of the batch.
+// writeHead records the end of the batch, with what a single command left to be
+// sent.
 func (t *tx) writeHead() error {
-	if t.workspace == "" || t.committed.version == 0 {
-		return nil
+	if t.workspace != "" && t.committed.version > 0 {
+		t.pending = append(t.pending, write{"write the head of the workspace", Statement{
+			`INSERT INTO heads (workspace_id, version, hash, oldest) VALUES ($1, $2, $3, 0)
+				ON CONFLICT (workspace_id) DO UPDATE SET version = excluded.version, hash = excluded.hash`,
+			[]any{t.workspace, int64(t.committed.version), t.committed.hash},
+		}, nil})
 	}
-	_, err := t.db.Exec(`INSERT INTO heads (workspace_id, version, hash, oldest) VALUES ($1, $2, $3, 0)
-		ON CONFLICT (workspace_id) DO UPDATE SET version = excluded.version, hash = excluded.hash`,
-		t.workspace, int64(t.committed.version), t.committed.hash)
-	return failed("write the head of the workspace", err)
+	return t.flush()
 }

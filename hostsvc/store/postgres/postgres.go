@@ -263,16 +263,21 @@ func (e *Engine) Begin(ctx context.Context, name string) (store.Transaction, err
 	return t, nil
 }
 
-// send runs statements in one round trip and returns the tag of the last. The
-// result of each is read: closing the batch alone would lose their errors.
-func (c *conn) send(batch *pgx.Batch) (tag pgconn.CommandTag, err error) {
+// send runs statements in one round trip and returns the numbers of rows that
+// those before the first error wrote. The result of each is read: closing the
+// batch alone would lose their errors.
+func (c *conn) send(batch *pgx.Batch) (counts []int64, err error) {
 	results := c.db.SendBatch(c.ctx, batch)
+	counts = make([]int64, 0, batch.Len())
 	for range batch.Len() {
-		if tag, err = results.Exec(); err != nil {
+		tag, failed := results.Exec()
+		if failed != nil {
+			err = failed
 			break
 		}
+		counts = append(counts, tag.RowsAffected())
 	}
-	return tag, errors.Join(err, results.Close())
+	return counts, errors.Join(err, results.Close())
 }
 
 // lockKey is the number of a lock. Two names with one number only wait for
@@ -314,6 +319,15 @@ func (t *transaction) Exec(text string, args ...any) (int64, error) {
 	if !t.release && !t.savepoint {
 		return t.conn.Exec(text, args...)
 	}
+	counts, err := t.ExecAll([]store.Statement{{Text: text, Args: args}})
+	if err != nil {
+		return 0, err
+	}
+	return counts[0], nil
+}
+
+// ExecAll implements store.Transaction.
+func (t *transaction) ExecAll(statements []store.Statement) ([]int64, error) {
 	batch := &pgx.Batch{}
 	if t.release {
 		batch.Queue("RELEASE SAVEPOINT command")
@@ -321,14 +335,21 @@ func (t *transaction) Exec(text string, args ...any) (int64, error) {
 	if t.savepoint {
 		batch.Queue("SAVEPOINT command")
 	}
-	batch.Queue(text, args...)
 	t.release, t.savepoint = false, false
-	tag, err := t.send(batch)
-	return tag.RowsAffected(), err
+	before := batch.Len()
+	for _, statement := range statements {
+		batch.Queue(statement.Text, statement.Args...)
+	}
+	counts, err := t.send(batch)
+	return counts[min(before, len(counts)):], err
 }
 
 // Undo implements store.Transaction.
 func (t *transaction) Undo() error {
+	if t.savepoint { // nothing was sent since
+		t.savepoint = false
+		return nil
+	}
 	if err := t.run("ROLLBACK TO SAVEPOINT command"); err != nil {
 		return err
 	}

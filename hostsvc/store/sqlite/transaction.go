@@ -31,6 +31,19 @@ func (t transaction) Script(text string) error {
 	return nil
 }
 
+// ExecAll implements store.Transaction.
+func (t transaction) ExecAll(statements []store.Statement) ([]int64, error) {
+	counts := make([]int64, 0, len(statements))
+	for _, statement := range statements {
+		n, err := t.Exec(statement.Text, statement.Args...)
+		if err != nil {
+			return counts, err
+		}
+		counts = append(counts, n)
+	}
+	return counts, nil
+}
+
 // LockShared implements store.Transaction.
 func (t transaction) LockShared(string) error { return nil }
 

@@ -105,6 +105,18 @@ func (t *faultyTransaction) Exec(statement string, args ...any) (int64, error) {
 	return t.Transaction.Exec(statement, args...)
 }
 
+// ExecAll implements store.Transaction.
+func (t *faultyTransaction) ExecAll(statements []store.Statement) (counts []int64, err error) {
+	for _, statement := range statements {
+		n, err := t.Exec(statement.Text, statement.Args...)
+		if err != nil {
+			return counts, err
+		}
+		counts = append(counts, n)
+	}
+	return counts, nil
+}
+
 // Query implements store.Transaction.
 func (t *faultyTransaction) Query(statement string, row func(store.Row) error, args ...any) error {
 	if err := t.next(); err != nil {
