@@ -19,6 +19,7 @@ import (
 // and changes nothing.
 type approvalReconciler struct {
 	cluster  *cluster
+	cached   client.Reader
 	bindings *bindings
 	statuses *statuses
 	store    Store
@@ -32,7 +33,9 @@ func (r *approvalReconciler) Reconcile(ctx context.Context, request reconcile.Re
 		return reconcile.Result{}, err
 	}
 	var approval v1alpha1.PluginCapabilityApproval
-	err := r.cluster.live.Get(ctx, request.NamespacedName, &approval)
+	// What it names can't change, and a status is bound to its version: the cache
+	// is good enough to find the key, whose pass reads it live.
+	err := r.cached.Get(ctx, request.NamespacedName, &approval)
 	if apierrors.IsNotFound(err) {
 		// The watch's handler has seen the deletion and asks for the pass.
 		return reconcile.Result{}, nil

@@ -104,7 +104,7 @@ func (c *cluster) read(ctx context.Context, key authority.Key) (reading, error) 
 		}
 		r.Object = &fence.Object{
 			Namespace: approval.Namespace, Name: approval.Name,
-			UID: string(approval.UID), ResourceVersion: approval.ResourceVersion,
+			UID: string(approval.UID), ResourceVersion: approval.ResourceVersion, Read: &approval,
 		}
 	}
 	return r, nil

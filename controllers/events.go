@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +18,34 @@ import (
 type events struct {
 	live   client.Reader
 	writer client.Client
+
+	mu sync.Mutex
+	// made are the newest events that this process created, by name, until they
+	// are told of: telling needs no read then.
+	made map[string]authority.Event
+}
+
+// made is bounded by what waits to be told.
+func (e *events) keep(event authority.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.made == nil || len(e.made) >= maxNotes {
+		e.made = map[string]authority.Event{}
+	}
+	e.made[event.Name()] = event
+}
+
+// take returns an event that this process created, once, and otherwise reads it.
+func (e *events) take(ctx context.Context, key authority.Key, revision uint64) (authority.Event, error) {
+	name := authority.EventName(key, revision)
+	e.mu.Lock()
+	event, ok := e.made[name]
+	delete(e.made, name)
+	e.mu.Unlock()
+	if ok {
+		return event, nil
+	}
+	return e.Get(ctx, key, revision)
 }
 
 // Create implements fence.Events.
@@ -28,6 +57,7 @@ func (e *events) Create(ctx context.Context, event authority.Event) error {
 	if err != nil {
 		return fmt.Errorf("create event %s: %w", event.Name(), err)
 	}
+	e.keep(event)
 	return nil
 }
 

@@ -155,7 +155,7 @@ func (r *recorder) revision(row authority.Row) {
 	}
 	for revision := last + 1; revision <= row.Revision; revision++ {
 		r.add(authority.EventName(row.Key, revision), func(ctx context.Context) (*eventsv1.Event, error) {
-			event, err := r.history.Get(ctx, row.Key, revision)
+			event, err := r.history.take(ctx, row.Key, revision)
 			if err != nil || r.now().Sub(event.Row.UpdatedAt) > freshFor {
 				return nil, err
 			}

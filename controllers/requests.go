@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -39,6 +40,18 @@ func (r *requests[request]) add(one request) { r.addAt(normal, one) }
 
 // hurry is add for what takes authority away.
 func (r *requests[request]) hurry(one request) { r.addAt(urgent, one) }
+
+// later adds what isn't urgent once a while has passed, so that what is asked for
+// many times meanwhile is done once.
+func (r *requests[request]) later(one request, after time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queue == nil {
+		r.early[one] = max(r.early[one], normal)
+		return
+	}
+	r.queue.AddWithOpts(priorityqueue.AddOpts{After: after}, one)
+}
 
 // addAt adds at a priority.
 func (r *requests[request]) addAt(priority int, one request) {

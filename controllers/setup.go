@@ -38,7 +38,13 @@ const (
 )
 
 const (
-	passWorkers = 4
+	// Passes mostly wait for the API server; many at once share their reads.
+	passWorkers = 16
+	// approvalWorkers find the keys of approvals.
+	approvalWorkers = 4
+	// summaryDelay is how long an installation's summary of its workspaces waits
+	// for others of its rows to move.
+	summaryDelay = time.Second
 	// passTimeout bounds one request, waits for the watch included.
 	passTimeout = time.Minute
 )
@@ -151,7 +157,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	lead := newLeader(o.Store, history, bound, o.View, stores, known, log.WithName("leader"))
 	notes := newRecorder(history, writer, o.View, o.Now, log.WithName("recorder"))
 	status.told = notes.status
-	admitted := newProof(live, writer, o.Store, lead, o.Namespace, o.ProofSettle, log.WithName("proof"))
+	admitted := newProof(together, writer, o.Store, lead, o.Namespace, o.ProofSettle, log.WithName("proof"))
 	if err := admitted.register(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
@@ -195,7 +201,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 			leader: lead, view: o.View, store: o.Store, now: o.Now, revisions: map[authority.Key]uint64{},
 			settled: func(installationID string) {
 				if name, ok := o.View.InstallationName(installationID); ok {
-					installations.add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+					installations.later(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, summaryDelay)
 				}
 			},
 		}}); err != nil {
@@ -218,7 +224,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	if err := addApprovals(mgr, o.View, &approvalReconciler{
-		cluster: objects, bindings: bound, statuses: status, store: o.Store, leader: lead, passes: passes,
+		cluster: objects, cached: mgr.GetClient(), bindings: bound, statuses: status, store: o.Store, leader: lead, passes: passes,
 	}); err != nil {
 		return err
 	}
@@ -301,7 +307,7 @@ func addApprovals(mgr manager.Manager, seen *view.View, r *approvalReconciler) e
 			builder.WithPredicates(installationMatters())).
 		WatchesMetadata(metadataOf("Namespace"), handler.EnqueueRequestsFromMapFunc(inside),
 			builder.WithPredicates(namespaceMatters())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 2, EnableWarmup: new(true)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: approvalWorkers, EnableWarmup: new(true)}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("add the controller of approvals: %w", err)

@@ -104,24 +104,16 @@ func digestOf(status any) [sha256.Size]byte {
 
 // Apply implements fence.Status.
 func (s *statuses) Apply(ctx context.Context, object fence.Object, report authority.Report) error {
-	var approval v1alpha1.PluginCapabilityApproval
-	name := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
-	err := s.live.Get(ctx, name, &approval)
-	if apierrors.IsNotFound(err) {
-		return fence.ErrConflict
-	}
-	if err != nil {
-		return fmt.Errorf("read approval %s: %w", name, err)
-	}
-	if string(approval.UID) != object.UID || approval.ResourceVersion != object.ResourceVersion {
-		return fence.ErrConflict
+	approval, ok := object.Read.(*v1alpha1.PluginCapabilityApproval)
+	if !ok {
+		return fmt.Errorf("write the status of approval %s/%s: what was read of it is a %T", object.Namespace, object.Name, object.Read)
 	}
 	status := reported(report, &approval.Spec, s.doubt(object.UID, approval.Generation))
 	if before := approval.Status; report.Waiting != nil && before.InstallationID == status.InstallationID && before.Revision > status.Revision {
 		// A revision never goes back, and this one says what is lost.
 		status.Revision, status.Act = before.Revision, before.Act
 	}
-	return s.applyApproval(ctx, &approval, status)
+	return s.applyApproval(ctx, approval, status)
 }
 
 // reported is the status of a row. Conditions are not stamped yet.

@@ -57,6 +57,8 @@ type Object struct {
 	Name            string
 	UID             string
 	ResourceVersion string
+	// Read is what Intent read of it, for Status; the pass hands it on unseen.
+	Read any
 }
 
 // History tells how much of an approval object's life this process has
