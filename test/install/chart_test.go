@@ -66,7 +66,8 @@ func helms() []string { return []string{"helm", "helm4"} }
 // free are the values that say anything, by design: their shape is Kubernetes' own.
 var free = []string{
 	"global", "podAnnotations", "podLabels", "nodeSelector", "tolerations[]", "affinity", "topologySpreadConstraints[]",
-	"service.annotations", "resources.requests", "resources.limits", "networkPolicy.pluginNamespaces.matchLabels",
+	"service.annotations", "resources.requests", "resources.limits", "networkPolicy.pluginNamespaces.matchLabels", "networkPolicy.monitoringNamespaces.matchLabels",
+	"metrics.serviceMonitor.labels", "metrics.serviceMonitor.tlsConfig",
 }
 
 // TestSchemaKnowsEveryValue: each value of values.yaml is in the schema and, but for

@@ -51,6 +51,34 @@ func (h helm) run(t *testing.T, args ...string) string {
 	return out
 }
 
+// define runs a command of the definitions' chart, and lists each kind once, as in every
+// cluster the garbage collector does. The API server itself is slow otherwise: if it has to
+// delete a definition whose objects nobody has read, the first list of its own fails, and a
+// second attempt may come only after five minutes.
+func (h helm) define(t *testing.T, args ...string) {
+	t.Helper()
+	h.run(t, args...)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for file := range contents(t, crdChartDir+"/files") {
+		group, plural, _ := strings.Cut(strings.TrimSuffix(file, ".yaml"), "_")
+		path := "/apis/" + group + "/v1alpha1/" + plural
+		for {
+			err := h.api.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Error()
+			if err == nil {
+				break
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				t.Fatalf("list %s: %v", path, err)
+			}
+		}
+	}
+}
+
 // TestHelm installs, upgrades, rolls back and uninstalls both charts in every order, with
 // the binaries of Helm 3 and 4, in a cluster that collects garbage and deletes
 // namespaces; plugin-host runs, and a plugin has a grant.
@@ -91,7 +119,9 @@ func (c cluster) definePeers(t *testing.T) {
 		if err != nil {
 			t.Fatalf("download %s: %v\n%s", peer.module, err, out)
 		}
-		var module struct{ Dir string }
+		var module struct {
+			Dir string `json:"Dir"`
+		}
 		if err := json.Unmarshal(out, &module); err != nil {
 			t.Fatal(err)
 		}
@@ -104,6 +134,7 @@ func (c cluster) definePeers(t *testing.T) {
 // strictly renders the charts and asks the API server about each object, which refuses
 // a field that it doesn't know or that is there twice.
 func (h helm) strictly(t *testing.T) {
+	t.Helper()
 	charts := map[string]string{crdChartDir + "/values.yaml": crdChartDir}
 	for _, values := range valuesFiles(t) {
 		charts[values] = chartDir
@@ -130,10 +161,11 @@ func (h helm) strictly(t *testing.T) {
 // definitionsComeFirst: without them an install stops with a reason; and one plugin host
 // serves a cluster.
 func (h helm) definitionsComeFirst(t *testing.T) {
+	t.Helper()
 	if _, err := h.try(t, "install", mainRelease, chartDir); err == nil || !strings.Contains(err.Error(), "install the chart plugin-host-crds first") {
 		t.Errorf("without the definitions an install is answered with %v", err)
 	}
-	h.run(t, "install", crdRelease, crdChartDir, "--set", "keep=false")
+	h.define(t, "install", crdRelease, crdChartDir, "--set", "keep=false")
 	h.run(t, "install", mainRelease, chartDir)
 	if err := h.certificateFits(t.Context(), namespace); err != nil {
 		t.Error(err)
@@ -152,7 +184,8 @@ func (h helm) definitionsComeFirst(t *testing.T) {
 
 // upgrades goes from an older version of both charts to this one and back.
 func (h helm) upgrades(t *testing.T, binary, crds, chart string) {
-	h.run(t, "install", crdRelease, crds)
+	t.Helper()
+	h.define(t, "install", crdRelease, crds)
 	h.run(t, "install", mainRelease, chart)
 	p := h.installed(t, binary)
 	r := h.startHost(t, p)
@@ -196,7 +229,7 @@ func (h helm) upgrades(t *testing.T, binary, crds, chart string) {
 		t.Errorf("an uninstall that keeps the definitions changed objects:\n%v\n%v", before, after)
 	}
 	// Kept, they are taken up again, and can be let go.
-	h.run(t, "install", crdRelease, crdChartDir, "--set", "keep=false")
+	h.define(t, "install", crdRelease, crdChartDir, "--set", "keep=false")
 	h.run(t, "uninstall", crdRelease)
 	h.clear(t)
 }
@@ -204,6 +237,7 @@ func (h helm) upgrades(t *testing.T, binary, crds, chart string) {
 // rotates gives the running process another certificate of another authority: no
 // restart, and no moment without one of the two.
 func (h helm) rotates(t *testing.T, r running, p program) {
+	t.Helper()
 	next := chartSecrets(t)
 	if !r.serves(t, p.secrets["ca.crt"]) || r.serves(t, next["ca.crt"]) {
 		t.Fatal("it doesn't serve with the certificate of its Secret")
@@ -226,6 +260,7 @@ func (h helm) rotates(t *testing.T, r running, p program) {
 }
 
 func (h helm) uninstallsInOrder(t *testing.T, binary string) {
+	t.Helper()
 	r := h.installAll(t, binary)
 	r.stop(t)
 	h.within(t, "the main chart", func() { h.run(t, "uninstall", mainRelease, "--wait", "--timeout=2m") })
@@ -240,6 +275,7 @@ func (h helm) uninstallsInOrder(t *testing.T, binary string) {
 
 // uninstallsDefinitionsFirst takes them away under a process that watches them.
 func (h helm) uninstallsDefinitionsFirst(t *testing.T, binary string) {
+	t.Helper()
 	r := h.installAll(t, binary)
 	h.within(t, "the definitions", func() { h.run(t, "uninstall", crdRelease, "--wait", "--timeout=2m") })
 	if out := h.kubectl(t, "get", "crd", "-o", "name"); strings.Contains(out, "kandev") {
@@ -254,6 +290,7 @@ func (h helm) uninstallsDefinitionsFirst(t *testing.T, binary string) {
 // uninstallsNamespaceFirst deletes the namespaces of the workspace, of the plugin and of
 // plugin-host itself, whose releases go with it; the page says how to remove the rest.
 func (h helm) uninstallsNamespaceFirst(t *testing.T, binary string) {
+	t.Helper()
 	r := h.installAll(t, binary)
 	h.within(t, "the namespaces", func() {
 		h.kubectl(t, "delete", "namespace", "payments", "plugin-standup", namespace, "--timeout=2m")
@@ -279,16 +316,25 @@ func (h helm) uninstallsNamespaceFirst(t *testing.T, binary string) {
 // takesOver: what kubectl applied client-side is taken by Helm 3, and its releases are
 // upgraded by Helm 4.
 func (c cluster) takesOver(t *testing.T, crds, chart string) {
+	t.Helper()
 	three, four := helm{c, "helm"}, helm{c, "helm4"}
 	c.createNamespace(t, namespace, nil)
-	c.kubectl(t, "apply", "-f", filepath.Join(configDir, "crd", "bases"))
-	if _, err := three.try(t, "install", crdRelease, crds); err == nil {
+	c.kubectl(t, "apply", "-f", filepath.Join(crds, "files"))
+	if _, err := three.try(t, "install", crdRelease, crdChartDir); err == nil {
 		t.Error("Helm takes what isn't its own without being told to")
 	}
+	own := []string{"install", crdRelease, crdChartDir, "--take-ownership", "--set", "keep=false"}
+	if _, err := four.try(t, own...); err == nil || !strings.Contains(err.Error(), "conflict") {
+		t.Errorf("Helm 4 takes over other texts than its own: %v; the page says otherwise", err)
+	}
+	four.define(t, append(own, "--force-conflicts", "--replace")...)
+	four.run(t, "uninstall", crdRelease, "--wait", "--timeout=2m")
+
+	c.kubectl(t, "apply", "-f", filepath.Join(crds, "files"))
 	three.run(t, "install", crdRelease, crds, "--take-ownership", "--set", "keep=false")
 	three.run(t, "install", mainRelease, chart)
 	secrets := c.secrets(t)
-	four.run(t, "upgrade", crdRelease, crdChartDir, "--set", "keep=false")
+	four.define(t, "upgrade", crdRelease, crdChartDir, "--set", "keep=false")
 	four.run(t, "upgrade", mainRelease, chartDir)
 	if got := c.isCurrent(t); got != [2]bool{true, true} {
 		t.Errorf("the definitions and the roles are of this version: %v", got)
@@ -301,8 +347,8 @@ func (c cluster) takesOver(t *testing.T, crds, chart string) {
 	c.leaves(t, "", keptInNamespace()...)
 }
 
-// older makes both charts as an earlier version of them could have been: a printer column
-// and a role less.
+// older makes both charts as an earlier version of them could have been: without the
+// printer columns and a role, and with another text.
 func older(t *testing.T) (crds, chart string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -319,6 +365,9 @@ func older(t *testing.T) (crds, chart string) {
 		versions, _ := spec["versions"].([]any)
 		version, _ := versions[0].(map[string]any)
 		delete(version, "additionalPrinterColumns")
+		validation, _ := version["schema"].(map[string]any)
+		root, _ := validation["openAPIV3Schema"].(map[string]any)
+		root["description"] = "What it was once said to be."
 	})
 	if err := os.Remove(filepath.Join(chart, "files", "rbac", "viewer_role.yaml")); err != nil {
 		t.Fatal(err)
@@ -362,7 +411,7 @@ func (c cluster) isCurrent(t *testing.T) [2]bool {
 // grants.
 func (h helm) installAll(t *testing.T, binary string) running {
 	t.Helper()
-	h.run(t, "install", crdRelease, crdChartDir, "--set", "keep=false")
+	h.define(t, "install", crdRelease, crdChartDir, "--set", "keep=false")
 	h.run(t, "install", mainRelease, chartDir)
 	r := h.startHost(t, h.installed(t, binary))
 	h.grant(t)

@@ -94,7 +94,7 @@ func (c cluster) startHost(t *testing.T, p program) running {
 	for i := range args {
 		args[i] = strings.NewReplacer(
 			"/var/lib/plugin-host", filepath.Join(p.dir, "data"), "/etc/plugin-host", p.dir,
-			"$(POD_NAMESPACE)", namespace, "=:8443", "="+r.address, "=:8081", "="+health,
+			"$(POD_NAMESPACE)", namespace, "=:8443", "="+r.address, "=:8081", "="+health, "=:9443", "="+freeAddress(t),
 		).Replace(args[i])
 	}
 	args = append(args, "--kubeconfig="+c.kubeconfigOfHost(t, p.dir), "--seed-file="+seedFile(t, p.dir))
@@ -120,7 +120,7 @@ func mount(t *testing.T, dir string, secrets map[string][]byte, names ...string)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	version, err := os.MkdirTemp(dir, "..v")
+	version, err := os.MkdirTemp(dir, "..v") //nolint:usetesting // it must lie beside the links to it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
 )
 
 // right is one verb on one resource: "patch plugininstallations/status.plugins.kandev.ai".
@@ -34,6 +37,7 @@ const (
 	installations = "plugininstallations.plugins.kandev.ai"
 	approvals     = "plugincapabilityapprovals.plugins.kandev.ai"
 	history       = "plugincapabilityapprovalevents.plugins.kandev.ai"
+	humanPolicies = "humanpolicies.plugins.kandev.ai"
 )
 
 // every verb that the API server asks an authorizer about for a resource, and the
@@ -41,6 +45,8 @@ const (
 var verbs = []string{
 	"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
 	"bind", "escalate", "impersonate",
+	// What only our admission policies ask about.
+	v1alpha1.VerbApprove,
 }
 
 // rights compares what each subject may do with what it is for, in both directions:
@@ -51,22 +57,33 @@ func (c cluster) rights(t *testing.T) {
 	for _, name := range []string{workspace, other} {
 		c.createNamespace(t, name, nil)
 	}
-	for _, role := range []string{"installer", "viewer", "auditor"} {
+	for _, role := range []string{"installer", "viewer", "auditor", "human-policy", "workspace-binder", "metrics-reader"} {
 		c.kubectl(t, "create", "clusterrolebinding", "rights-"+role, "--clusterrole=plugin-host-"+role, "--user="+role)
 	}
-	for _, role := range []string{"approver", "workspace-binder"} {
+	for _, role := range []string{"approver", "revoker"} {
 		c.kubectl(t, "--namespace", workspace, "create", "rolebinding", "rights-"+role, "--clusterrole=plugin-host-"+role, "--user="+role)
 	}
 	manager := "system:serviceaccount:" + namespace + ":" + host
 	managerEverywhere := slices.Concat(
-		rightsOf([]string{"namespaces", "pods", "serviceaccounts", installations, approvals}, "get", "list", "watch"),
-		rightsOf([]string{"plugininstallations/status.plugins.kandev.ai", "plugincapabilityapprovals/status.plugins.kandev.ai"}, "patch"),
-		rightsOf([]string{history}, "create", "get", "list", "watch"),
-		rightsOf([]string{"tokenreviews.authentication.k8s.io"}, "create"),
+		rightsOf([]string{
+			"namespaces", "serviceaccounts", installations, approvals, humanPolicies,
+			"validatingadmissionpolicies.admissionregistration.k8s.io", "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+		}, "get", "list", "watch"),
+		rightsOf([]string{"pods"}, "list", "watch"),
+		rightsOf([]string{
+			"plugininstallations/status.plugins.kandev.ai", "plugincapabilityapprovals/status.plugins.kandev.ai",
+			"humanpolicies/status.plugins.kandev.ai",
+		}, "patch"),
+		rightsOf([]string{history}, "create", "delete", "get", "list", "watch"),
+		rightsOf([]string{
+			"tokenreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io", "events.events.k8s.io",
+		}, "create"),
 	)
 	managerAtHome := slices.Concat(managerEverywhere,
 		rightsOf([]string{"leases.coordination.k8s.io"}, "create", "get", "update"),
-		rightsOf([]string{"events"}, "create", "patch"))
+		rightsOf([]string{"events"}, "create", "patch"),
+		// Approvals in dry runs only: admission lets no ServiceAccount grant.
+		rightsOf([]string{"configmaps", approvals}, "create"))
 	write := []string{"create", "delete", "get", "list", "patch", "update", "watch"}
 	read := []string{"get", "list", "watch"}
 
@@ -88,10 +105,13 @@ func (c cluster) rights(t *testing.T) {
 		{who: "approver", namespace: workspace, rights: rightsOf([]string{approvals}, write...)},
 		{who: "approver", namespace: other},
 		{who: "approver"},
-		{who: "workspace-binder", namespace: workspace, rights: rightsOf([]string{"namespaces"}, "get", "patch")},
-		{who: "workspace-binder", namespace: other},
+		{who: "revoker", namespace: workspace, rights: rightsOf([]string{approvals}, "delete", "get", "list", "patch", "update", "watch")},
+		{who: "revoker", namespace: other},
+		{who: "workspace-binder", rights: append(rightsOf([]string{"namespaces"}, "get", "patch"), "bind workspaces.plugins.kandev.ai")},
+		{who: "human-policy", rights: rightsOf([]string{humanPolicies}, "create", "delete", "get", "list", "watch")},
+		{who: "metrics-reader"},
 		{who: "auditor", rights: rightsOf([]string{history}, read...)},
-		{who: "viewer", rights: rightsOf([]string{installations, approvals}, read...)},
+		{who: "viewer", rights: rightsOf([]string{installations, approvals, humanPolicies}, read...)},
 	} {
 		where := "everywhere"
 		if want.namespace != "" {
@@ -116,6 +136,7 @@ func (c cluster) rights(t *testing.T) {
 		})
 	}
 
+	t.Run("by name", func(t *testing.T) { c.rightsByName(t, manager, accounts, workspace, other) })
 	t.Run("nobody has any of it unbound", func(t *testing.T) {
 		for _, given := range []map[right]bool{anybody, anyAccount} {
 			for r := range given {
@@ -146,9 +167,12 @@ func (c cluster) resources(t *testing.T) []schema.GroupResource {
 			found[schema.GroupResource{Group: version.Group, Resource: resource.Name}] = true
 		}
 	}
-	// Not served, and yet what impersonation is checked on.
+	// Not served, and yet what impersonation and our admission policies are checked on.
 	for _, virtual := range []string{"users", "groups"} {
 		found[schema.GroupResource{Resource: virtual}] = true
+	}
+	for _, virtual := range []string{v1alpha1.ResourceCapabilities, v1alpha1.ResourceWorkspaces} {
+		found[schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: virtual}] = true
 	}
 	for _, known := range []string{"secrets", "pods/exec", "serviceaccounts/token", "plugininstallations", "plugincapabilityapprovals/status"} {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(found)), func(r schema.GroupResource) bool { return r.Resource == known }) {
@@ -172,7 +196,7 @@ func (c cluster) may(t *testing.T, user string, groups []string, namespace strin
 	for range 8 {
 		workers.Go(func() {
 			for q := range questions {
-				allowed, err := c.allowed(t.Context(), user, groups, namespace, q.verb, q.resource)
+				allowed, err := c.allowed(t.Context(), user, groups, namespace, q.verb, q.resource, "")
 				mutex.Lock()
 				if err != nil {
 					errs = append(errs, err)
@@ -196,13 +220,49 @@ func (c cluster) may(t *testing.T, user string, groups []string, namespace strin
 	return found
 }
 
-func (c cluster) allowed(ctx context.Context, user string, groups []string, namespace, verb string, resource schema.GroupResource) (bool, error) {
+// rightsByName are those that a rule gives on named objects only, which nobody has on all.
+func (c cluster) rightsByName(t *testing.T, manager string, accounts []string, workspace, other string) {
+	t.Helper()
+	may := func(want bool, user string, groups []string, namespace, verb, resource, name string) {
+		t.Helper()
+		group := ""
+		if resource == v1alpha1.ResourceCapabilities {
+			group = v1alpha1.GroupVersion.Group
+		}
+		got, err := c.allowed(t.Context(), user, groups, namespace, verb, schema.GroupResource{Group: group, Resource: resource}, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%s may %s %s %s in %q: %v, want %v", user, verb, resource, name, namespace, got, want)
+		}
+	}
+	const approve, capabilities = v1alpha1.VerbApprove, v1alpha1.ResourceCapabilities
+	for _, capability := range contract.Capabilities() {
+		id := capability.String()
+		may(true, "approver", nil, workspace, approve, capabilities, id)
+		may(false, "approver", nil, other, approve, capabilities, id)
+		may(false, "revoker", nil, workspace, approve, capabilities, id)
+		may(false, manager, accounts, workspace, approve, capabilities, id)
+	}
+	may(false, "approver", nil, workspace, approve, capabilities, "host.v2.write:everything")
+	for _, verb := range []string{"get", "update"} {
+		may(true, manager, accounts, namespace, verb, "configmaps", "plugin-host-store")
+		may(false, manager, accounts, namespace, verb, "configmaps", "another")
+		may(false, manager, accounts, workspace, verb, "configmaps", "plugin-host-store")
+	}
+}
+
+func (c cluster) allowed(
+	ctx context.Context, user string, groups []string, namespace, verb string, resource schema.GroupResource, objectName string,
+) (bool, error) {
 	name, subresource, _ := strings.Cut(resource.Resource, "/")
 	review, err := c.api.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user, Groups: append([]string{"system:authenticated"}, groups...),
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Verb: verb, Group: resource.Group, Version: "*", Resource: name, Subresource: subresource, Namespace: namespace,
+				Name: objectName,
 			},
 		},
 	}, metav1.CreateOptions{})
