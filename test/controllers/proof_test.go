@@ -12,6 +12,7 @@ import (
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/fence"
 )
 
 const mallory = "mallory@example.com"
@@ -194,6 +195,33 @@ var _ = Describe("I7: while an admission policy is not in force", func() {
 			s.allowed(ctx, h)
 		})
 	}
+
+	It("and another process takes over: what one has distrusted, the other does too, and a deposed one proves nothing", func(ctx SpecContext) {
+		restorePolicies()
+		h := start(newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, readTasks)
+		breakages[0].do(ctx)
+		s.forge(ctx, s.wider(ctx, readTasks, writeTasks))
+		s.settled(ctx, notVerified)
+		second := beside(h)
+		Eventually(h.done).Should(BeClosed())
+		deposed, err := h.store.Epochs(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		deposed.Term.LeaderEpoch--
+		Expect(h.store.Prove(ctx, deposed.Term, "forged", nil)).To(MatchError(fence.ErrDeposed))
+		restoreNow(ctx)
+		second.regained(ctx)
+		later := s.approval(ctx).Spec
+		later.Reason = "Nothing to see here."
+		s.applyAs(ctx, as(mallory), later)
+		o := s.settled(ctx, notVerified)
+		Expect(o.Status.EffectiveCapabilities).To(ConsistOf(readTasks))
+		s.anew(ctx, later)
+		s.converged(ctx, second, func(g Gomega, o *approval) {
+			g.Expect(o.Status.EffectiveCapabilities).To(ConsistOf(readTasks, writeTasks))
+		})
+	})
 
 	It("a checked grant that waits for its digest waits for the policies too, and goes on by itself", func(ctx SpecContext) {
 		restorePolicies()
