@@ -28,7 +28,7 @@ var _ = Describe("the CRDs", func() {
 	It("are applied client-side again without a change", func(ctx SpecContext) {
 		out, err := kubectl(ctx, "", "apply", "--server-side=false", "-k", crdDir)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(strings.Count(out, " unchanged")).To(Equal(3), out)
+		Expect(strings.Count(out, " unchanged")).To(Equal(4), out)
 	})
 
 	It("warn of nothing when they are applied", func(ctx SpecContext) {

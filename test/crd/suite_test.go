@@ -73,7 +73,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(func() (string, error) {
 		return kubectl(ctx, "", "api-resources", "--api-group", v1alpha1.GroupVersion.Group, "-o", "name")
-	}).WithTimeout(30*time.Second).WithPolling(100*time.Millisecond).Should(WithTransform(strings.Fields, HaveLen(3)), "discovery")
+	}).WithTimeout(30*time.Second).WithPolling(100*time.Millisecond).Should(WithTransform(strings.Fields, HaveLen(4)), "discovery")
 
 	scheme := runtime.NewScheme()
 	Expect(corev1.AddToScheme(scheme)).To(Succeed())
