@@ -104,7 +104,7 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 		return err
 	}
 	if mgr, err = ops.readiness.Manager(mgr); err != nil {
-		return err //nolint:wrapcheck // it says what it did
+		return err
 	}
 	if err := controllers.Add(ctx, mgr, controllers.Options{
 		Store: ops.metrics.Store(ledger{durable}, ops.tracing.Tracer()), Observer: ops.metrics.Controllers(ops.tracing.Tracer()),
@@ -209,7 +209,7 @@ func openEngine(ctx context.Context, s settings) (store.Engine, error) {
 func newManager(s settings, cluster *rest.Config, shown metricsserver.Options, log *slog.Logger) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := controllers.AddToScheme(scheme); err != nil {
-		return nil, err //nolint:wrapcheck // it says what it did
+		return nil, err
 	}
 	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()), Cache: controllers.CacheOptions(),

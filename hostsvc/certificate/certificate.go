@@ -4,7 +4,6 @@
 package certificate
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -83,7 +82,7 @@ func (f *Files) renew() {
 	}
 	f.checked = now
 	if err := f.load(); err != nil {
-		f.log.ErrorContext(context.Background(), "the serving certificate has changed and can't be used; the old one stays", "error", err)
+		f.log.Error("the serving certificate has changed and can't be used; the old one stays", "error", err)
 	}
 }
 
