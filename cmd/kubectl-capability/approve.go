@@ -157,7 +157,7 @@ func (t *tool) preview(s subject, p proposal) {
 	fmt.Fprintf(t.Out, "%s %s in %s, as %s\n", paint.bold(s.name), s.installation.Spec.Version, s.namespace, p.approvedBy)
 	was := s.granted()
 	for c := range (was | p.capabilities).All() {
-		line := fmt.Sprintf("%s  (%s)%s", c, classOf(c), s.remark(c.String()))
+		line := fmt.Sprintf("%s  (%s)%s", c, classOf(c), behind(" ", s.remark(c.String())))
 		switch {
 		case !was.Has(c):
 			fmt.Fprintln(t.Out, paint.green("  + "+line))
@@ -278,8 +278,8 @@ func (t *tool) granted(o *v1alpha1.PluginCapabilityApproval, wanted contract.Cap
 	paint := t.paint(t.Out)
 	effective := setOf(o.Status.EffectiveCapabilities)
 	if effective.Covers(wanted) && wanted != 0 {
-		fmt.Fprintf(t.Out, "%s: revision %d is in force, act %s. %s of %s work.\n", paint.green("Granted"),
-			o.Status.Revision, o.Status.Act, count(effective.Len(), "capability", "capabilities"), strings.TrimPrefix(o.Status.EffectiveSummary, fmt.Sprint(effective.Len())+"/"))
+		fmt.Fprintf(t.Out, "%s: revision %d is in force, act %s. %s declared capabilities work.\n", paint.green("Granted"),
+			o.Status.Revision, o.Status.Act, strings.Replace(o.Status.EffectiveSummary, "/", " of ", 1))
 		return nil
 	}
 	fmt.Fprintf(t.Out, "%s: revision %d, %s.\n", paint.yellow("Written, and not all of it works"), o.Status.Revision, strings.ToLower(string(o.Status.State)))

@@ -27,6 +27,7 @@ const (
 	roleViewer   = "plugin-host-viewer"
 	roleAuditor  = "plugin-host-auditor"
 	roleApprover = "plugin-host-approver"
+	roleRevoker  = "plugin-host-revoker"
 )
 
 // cluster reads and writes as the user.
@@ -40,11 +41,11 @@ type cluster struct {
 func (t *tool) connect() (*cluster, error) {
 	config, err := t.flags.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+		return nil, noCluster(err)
 	}
 	namespace, _, err := t.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+		return nil, noCluster(err)
 	}
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandler = rest.NewWarningWriter(t.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
@@ -135,6 +136,16 @@ func (c *cluster) humanPolicies(ctx context.Context) ([]v1alpha1.HumanPolicy, er
 		return nil, reading{doing: "list the human policies", role: roleViewer, err: err}
 	}
 	return list.Items, nil
+}
+
+// policy is the human policy in force.
+func (c *cluster) policy(ctx context.Context) (authority.Policy, error) {
+	all, err := c.humanPolicies(ctx)
+	if err != nil {
+		return authority.Policy{}, err
+	}
+	policy, _, err := kinds.PolicyOf(authority.BuiltInPolicy(), all)
+	return policy, err
 }
 
 // events lists the history that a selector names, unordered.

@@ -53,12 +53,21 @@ func (t *tool) confirm(ctx context.Context, name string, yes bool, timeout time.
 	if err != nil {
 		return err
 	}
+	policy, err := c.policy(ctx)
+	if err != nil {
+		return err
+	}
 	spec := s.approval.Spec
 	switch {
 	case spec.ApprovedBy == me:
 		return problem{what: "you approved it yourself; the second human is another one"}
 	case spec.ConfirmedBy == me:
 		return problem{what: "you have confirmed it already", hint: "`kubectl capability review " + name + " -n " + s.namespace + "` shows what became of it"}
+	case spec.ApprovedVia != "" && !policy.AcceptClaimed:
+		return problem{
+			what: spec.ApprovedVia + " applied it, and the human policy takes its word for nobody",
+			hint: "a human approves in the cluster first: `kubectl capability approve`",
+		}
 	case spec.SupersedesAct != s.act():
 		return problem{what: "there is nothing to confirm: the approval names an act that is used", hint: "somebody approves anew first: `kubectl capability approve`"}
 	case spec.ManifestDigest != s.installation.Status.ManifestDigest:
@@ -71,7 +80,7 @@ func (t *tool) confirm(ctx context.Context, name string, yes bool, timeout time.
 		if s.granted().Has(capability) {
 			sign = "    "
 		}
-		fmt.Fprintf(t.Out, "%s%s  (%s)%s\n", sign, capability, classOf(capability), s.remark(capability.String()))
+		fmt.Fprintf(t.Out, "%s%s  (%s)%s\n", sign, capability, classOf(capability), behind(" ", s.remark(capability.String())))
 	}
 	facts(t.Out, "    expires:", instant(asked.ExpiresAt), "    reason:", strings.TrimSpace(spec.Reason))
 	if err := t.ask(ctx, "Confirm this, as "+me+"?", yes); err != nil {

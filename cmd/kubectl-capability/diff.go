@@ -97,6 +97,7 @@ type installationChange struct {
 	ManifestDigest *transition `json:"manifestDigest,omitempty"`
 	Declares       []string    `json:"declares,omitempty"`
 	Undeclares     []string    `json:"undeclares,omitempty"`
+	Notes          []string    `json:"notes,omitempty"`
 }
 
 func (t *tool) diff(ctx context.Context, o diffOptions, path string) error {
@@ -309,6 +310,9 @@ func (d *differ) installationChanges() ([]installationChange, error) {
 		if was.ManifestDigest != will.ManifestDigest {
 			c.ManifestDigest = &transition{was.ManifestDigest, will.ManifestDigest}
 		}
+		if c.Kind == "Changed" {
+			c.Notes = keepers(live, leftOut(declaredBy(live), declaredBy(o)), "spec", "manifest", "capabilities")
+		}
 		list = append(list, c)
 	}
 	return list, nil
@@ -389,7 +393,13 @@ func (d *differ) change(ctx context.Context, s spot) (c change, concerned bool, 
 		return c, false, err
 	}
 	c.File, c.Line = at.file, at.line
-	c.Notes = append(c.Notes, notes...)
+	for _, note := range notes {
+		d.note(note)
+	}
+	if edited && live != nil && after.approval != nil {
+		gone := leftOut(idsOf(live.Spec.Capabilities), idsOf(after.approval.Spec.Capabilities))
+		c.Notes = append(c.Notes, keepers(live, gone, "spec", "capabilities")...)
+	}
 	if edited && after.approval != nil && after.workspaceID() == "" {
 		c.Notes = append(c.Notes, "the namespace isn't a workspace: it bears no label "+v1alpha1.LabelWorkspaceID)
 	}
@@ -397,6 +407,13 @@ func (d *differ) change(ctx context.Context, s spot) (c change, concerned bool, 
 		c.Notes = append(c.Notes, "the approval is deleted, which revokes for good and can't say who did it; adding it back unchanged restores nothing")
 	}
 	return c, true, nil
+}
+
+// note says something once that may concern several approvals.
+func (d *differ) note(text string) {
+	if !slices.Contains(d.notes, text) {
+		d.notes = append(d.notes, text)
+	}
 }
 
 func whatIsMissing(p picture) string {
@@ -629,10 +646,19 @@ func (c installationChange) sentence() string {
 	if c.ManifestDigest != nil && c.ManifestDigest.To != "" {
 		parts = append(parts, "new manifest digest "+c.ManifestDigest.To)
 	}
+	parts = append(parts, c.Notes...)
 	if len(parts) == 0 {
 		return strings.ToLower(c.Kind)
 	}
 	return strings.ToLower(c.Kind) + ": " + strings.Join(parts, "; ")
+}
+
+func declaredBy(o *v1alpha1.PluginInstallation) []string {
+	list := make([]string, len(o.Spec.Manifest.Capabilities))
+	for i, declared := range o.Spec.Manifest.Capabilities {
+		list[i] = string(declared.ID)
+	}
+	return list
 }
 
 func orNone(text string) string {

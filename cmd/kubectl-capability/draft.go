@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -115,8 +116,9 @@ type proposal struct {
 	expiresAt    time.Time
 	reason       string
 	approvedBy   string
-	// via is the GitOps identity that will apply it, "" for the human.
-	via string
+	// via is the GitOps identity that will apply it, "" for the human, and
+	// confirmedBy the second human whom it claims.
+	via, confirmedBy string
 }
 
 // draft is the spec that grants a proposal on top of the act in force.
@@ -125,7 +127,7 @@ func (s subject) draft(p proposal) v1alpha1.PluginCapabilityApprovalSpec {
 		InstallationName: s.name, InstallationID: s.installation.Status.InstallationID,
 		ManifestDigest: s.installation.Status.ManifestDigest, WorkspaceID: s.workspaceID, SupersedesAct: s.act(),
 		Capabilities: kinds.IDsOf(p.capabilities), State: v1alpha1.StateActive,
-		ApprovedBy: p.approvedBy, ApprovedVia: p.via, Reason: p.reason,
+		ApprovedBy: p.approvedBy, ApprovedVia: p.via, ConfirmedBy: p.confirmedBy, Reason: p.reason,
 	}
 	if !p.expiresAt.IsZero() {
 		until := metav1.NewTime(p.expiresAt.UTC().Truncate(time.Second))
@@ -142,14 +144,14 @@ func (s subject) manifest(spec v1alpha1.PluginCapabilityApprovalSpec) string {
 	line("apiVersion: %s", v1alpha1.GroupVersion)
 	line("kind: PluginCapabilityApproval")
 	line("metadata:")
-	line("  name: %s", s.name)
-	line("  namespace: %s", s.namespace)
+	line("  name: %s", name(s.name))
+	line("  namespace: %s", name(s.namespace))
 	line("spec:")
-	line("  installationName: %s", s.name)
+	line("  installationName: %s", name(s.name))
 	line("  installationID: %s", spec.InstallationID)
 	line("  # %s %s", s.installation.Spec.PluginID, s.installation.Spec.Version)
 	line("  manifestDigest: %s", spec.ManifestDigest)
-	line("  workspaceID: %s", quote(spec.WorkspaceID))
+	line("  workspaceID: %s", name(spec.WorkspaceID))
 	line("  # Makes this grant single-use: it takes effect only while this is the last act.")
 	line("  supersedesAct: %q", spec.SupersedesAct)
 	line("  state: Active")
@@ -159,17 +161,18 @@ func (s subject) manifest(spec v1alpha1.PluginCapabilityApprovalSpec) string {
 		line("  capabilities:")
 	}
 	for _, id := range spec.Capabilities {
-		line("  - %s%s", id, s.remark(string(id)))
+		line("  - %s%s", id, comment(s.remark(string(id))))
 	}
 	for c := range (s.declared &^ setOf(spec.Capabilities)).All() {
-		line("  # not granted: %s%s", c, strings.Replace(s.remark(c.String()), " # ", " - ", 1))
+		line("  # not granted: %s%s", c, behind(" - ", s.remark(c.String())))
 	}
 	line("  approvedBy: %s", quote(spec.ApprovedBy))
 	if spec.ApprovedVia != "" {
 		line("  approvedVia: %s", quote(spec.ApprovedVia))
 	}
-	// Absent or not, it is part of what is applied: else it would stay with
-	// whoever set it last.
+	// Empty or not, they are part of what is applied: else a name of before would
+	// stay with whoever set it, and a confirmation count for what comes next.
+	line("  confirmedBy: %s", quote(spec.ConfirmedBy))
 	line(`  changedBy: ""`)
 	if spec.ExpiresAt != nil {
 		line("  expiresAt: %q", spec.ExpiresAt.UTC().Format(time.RFC3339))
@@ -178,7 +181,17 @@ func (s subject) manifest(spec v1alpha1.PluginCapabilityApprovalSpec) string {
 	return b.String()
 }
 
-// remark says beside an ID what the package says about it.
+func comment(text string) string { return behind(" # ", text) }
+
+// behind puts a text behind a separator, and nothing where there is none.
+func behind(separator, text string) string {
+	if text == "" {
+		return ""
+	}
+	return separator + text
+}
+
+// remark is what the package says about an ID, on one line.
 func (s subject) remark(id string) string {
 	for _, declared := range s.installation.Spec.Manifest.Capabilities {
 		if string(declared.ID) != id {
@@ -188,12 +201,21 @@ func (s subject) remark(id string) string {
 		if declared.Required {
 			text = strings.TrimSuffix("required: "+text, ": ")
 		}
-		if text == "" {
-			return ""
-		}
-		return " # " + text
+		return text
 	}
 	return ""
+}
+
+// plainName is longer than every word that YAML takes for something else than a
+// text, such as no and null.
+var plainName = regexp.MustCompile(`^[a-z][a-z0-9.-]{5,}$`)
+
+// name is an object's name as a YAML scalar.
+func name(text string) string {
+	if plainName.MatchString(text) {
+		return text
+	}
+	return quote(text)
 }
 
 // quote is a text as a YAML scalar: JSON's strings are YAML's.

@@ -203,11 +203,7 @@ func (t *tool) explainCall(ctx context.Context, c *cluster, name string, capabil
 // observe is what the Host's watches show about the row, from the objects as they
 // are now.
 func (c *cluster) observe(ctx context.Context, s subject, row authority.Row) (*authority.Observed, error) {
-	policies, err := c.humanPolicies(ctx)
-	if err != nil {
-		return nil, err
-	}
-	policy, _, err := kinds.PolicyOf(authority.BuiltInPolicy(), policies)
+	policy, err := c.policy(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -218,6 +214,9 @@ func (c *cluster) observe(ctx context.Context, s subject, row authority.Row) (*a
 	namespace, err := c.workspace(ctx, s.namespace)
 	if err != nil {
 		return nil, err
+	}
+	if namespace == nil {
+		return nil, missing("namespace", s.namespace, "it was deleted meanwhile, which revokes")
 	}
 	v := view.New(policy)
 	place := view.Place{Namespace: s.namespace, Name: s.name}
@@ -235,6 +234,10 @@ func (c *cluster) observe(ctx context.Context, s subject, row authority.Row) (*a
 			Installation: s.approval.Status.InstallationID, Revision: uint64(s.approval.Status.Revision),
 		})
 		v.Confirm(place, string(s.approval.UID))
+	} else if row.Seen.UID != "" {
+		// It was read live: the object that was processed is gone.
+		v.SetApproval(place, view.Approval{UID: row.Seen.UID, Generation: row.Seen.Generation})
+		v.Confirm(place, row.Seen.UID)
 	}
 	for _, source := range []view.Source{
 		view.SourceApprovals, view.SourceInstallations, view.SourceNamespaces, view.SourcePolicies, view.SourceLedger,
@@ -247,7 +250,12 @@ func (c *cluster) observe(ctx context.Context, s subject, row authority.Row) (*a
 // why says in words what stands in the way, and what to do.
 func (s subject) why(row authority.Row, capability contract.Capability, revision uint64) []string {
 	var why []string
-	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		if _, said, ok := strings.Cut(text, ": "); !ok || !strings.Contains(strings.Join(why, "\n"), said) {
+			why = append(why, text)
+		}
+	}
 	if s.approval == nil {
 		add("there is no approval in %s; `kubectl capability approve %s -n %s --capability %s` grants it", s.namespace, s.name, s.namespace, capability)
 	}
@@ -314,7 +322,8 @@ func (t *tool) printExplanation(e explanation) {
 	if e.Retry != "" {
 		fmt.Fprintf(t.Out, "What the plugin does with it: %s (docs/reference/results.md)\n", e.Retry)
 	}
+	fmt.Fprintln(t.Out, "Not seen from here:")
 	for _, thing := range e.NotSeen {
-		fmt.Fprintln(t.Out, "Not seen from here:", thing)
+		fmt.Fprintln(t.Out, "  "+thing)
 	}
 }

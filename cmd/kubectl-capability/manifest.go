@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -127,6 +128,7 @@ func parseManifests(sources []source, namespace string) manifests {
 		m.parse(s, namespace)
 	}
 	m.refuseDuplicates()
+	slices.SortStableFunc(m.faults, func(a, b fault) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
 	return m
 }
 
@@ -179,7 +181,8 @@ func (m *manifests) take(d document, namespace string) {
 	} else if strict, err := json.UnmarshalStrict(text, object); err != nil || len(strict) > 0 {
 		for _, e := range append(strict, err) {
 			if e != nil {
-				m.fault(d, quoted(e.Error()), "%s", strings.TrimPrefix(e.Error(), "json: "))
+				field, what := decoding(e)
+				m.fault(d, field, "%s", what)
 			}
 		}
 		return
@@ -387,9 +390,25 @@ func lineOf(node *yaml.Node, field string) int {
 	return line
 }
 
-// quoted is the field that a decoder's error names between quotes.
-func quoted(text string) string {
-	_, rest, _ := strings.Cut(text, `"`)
-	field, _, _ := strings.Cut(rest, `"`)
-	return field
+var (
+	typeFault  = regexp.MustCompile(`cannot unmarshal (\w+) into Go (?:struct field \w+\.(\S+)|value) of type (\S+)`)
+	fieldFault = regexp.MustCompile(`^(?:json: )?(unknown|duplicate) field "(.*)"$`)
+)
+
+// decoding says in words which field a decoder doesn't like, and why.
+func decoding(err error) (field, what string) {
+	text := err.Error()
+	if m := typeFault.FindStringSubmatch(text); m != nil {
+		if strings.HasSuffix(m[3], "string") || strings.Contains(m[3], "CapabilityID") || strings.Contains(m[3], "State") {
+			return m[2], "is a " + m[1] + " and must be a text; put it between quotes"
+		}
+		return m[2], "is a " + m[1] + ", which doesn't belong there"
+	}
+	if m := fieldFault.FindStringSubmatch(text); m != nil {
+		if m[1] == "duplicate" {
+			return m[2], "stands there twice"
+		}
+		return m[2], "is no field of this kind"
+	}
+	return "", strings.TrimPrefix(text, "json: ")
 }

@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // problem is an error for a person: what is wrong, and what to do about it.
@@ -55,8 +54,6 @@ func explainError(err error) problem {
 			what: doing + "this cluster doesn't know the kinds of plugins.kandev.ai",
 			hint: "install the plugin host first, or choose another cluster with --context",
 		}
-	case clientcmd.IsEmptyConfig(err), isConfig(err):
-		return problem{what: "no cluster to talk to: " + firstLine(err), hint: "set KUBECONFIG or --kubeconfig; `kubectl config get-contexts` lists what there is"}
 	case apierrors.IsUnauthorized(err):
 		return problem{what: doing + "the cluster doesn't accept your credentials", hint: "log in again; `kubectl auth whoami` shows who you are"}
 	case apierrors.IsForbidden(err):
@@ -81,8 +78,9 @@ func explainError(err error) problem {
 	return problem{what: err.Error()}
 }
 
-func isConfig(err error) bool {
-	return clientcmd.IsConfigurationInvalid(err) || clientcmd.IsContextNotFound(err)
+// noCluster is the problem of a kubeconfig that names no cluster.
+func noCluster(err error) problem {
+	return problem{what: "no cluster to talk to: " + firstLine(err), hint: "set KUBECONFIG or --kubeconfig; `kubectl config get-contexts` lists what there is"}
 }
 
 func message(status *apierrors.StatusError, ok bool, err error) string {

@@ -27,6 +27,7 @@ type reviewOptions struct {
 	expiresIn    string
 	reason       string
 	approvedBy   string
+	confirmedBy  string
 	via          string
 }
 
@@ -76,6 +77,7 @@ the manifest digest and the act. It never adds a capability to them.`,
 	f.StringVar(&o.expiresIn, "expires-in", "", "with -o: end the grant after this time, such as 12h or 30d")
 	f.StringVar(&o.reason, "reason", "", "with -o: why, for those who read the history")
 	f.StringVar(&o.approvedBy, "approved-by", "", "with -o and --via: the human who approves; you, unless given")
+	f.StringVar(&o.confirmedBy, "confirmed-by", "", "with -o and --via: the second human, where the human policy asks for two")
 	f.StringVar(&o.via, "via", "", "with -o: the GitOps identity that will apply the manifest")
 	complete(cmd, "output", "table", "yaml", "json")
 	completeCapabilities(cmd, "capability")
@@ -95,10 +97,10 @@ func (t *tool) review(ctx context.Context, cmd *cobra.Command, o reviewOptions, 
 		}
 	case o.file != "" && (len(args) > 0 || o.unproven), o.unproven && len(args) > 0:
 		return problem{what: "review takes one of NAME, -f and --unproven"}
-	case o.output == "table" && (adds || o.via != "" || o.expiresIn != "" || o.reason != "" || o.approvedBy != ""):
-		return problem{what: "--capability, --all-declared, --expires-in, --reason, --approved-by and --via are for the manifest", hint: "add -o yaml, or use `kubectl capability approve` to grant at once"}
-	case o.approvedBy != "" && o.via == "":
-		return problem{what: "--approved-by is for a GitOps identity to claim, so it needs --via", hint: "whoever writes to the cluster themselves is the approver"}
+	case o.output == "table" && (adds || o.via != "" || o.expiresIn != "" || o.reason != "" || o.approvedBy != "" || o.confirmedBy != ""):
+		return problem{what: "--capability, --all-declared, --expires-in, --reason, --approved-by, --confirmed-by and --via are for the manifest", hint: "add -o yaml, or use `kubectl capability approve` to grant at once"}
+	case (o.approvedBy != "" || o.confirmedBy != "") && o.via == "":
+		return problem{what: "--approved-by and --confirmed-by are for a GitOps identity to claim, so they need --via", hint: "whoever writes to the cluster themselves is the approver; the second human runs `kubectl capability confirm`"}
 	case o.inPlace && o.file == "":
 		return problem{what: "--in-place is for -f"}
 	}
@@ -127,7 +129,7 @@ func (t *tool) review(ctx context.Context, cmd *cobra.Command, o reviewOptions, 
 
 // printDraft prints the approval to commit.
 func (t *tool) printDraft(ctx context.Context, c *cluster, s subject, o reviewOptions) error {
-	p := proposal{reason: o.reason, via: o.via, approvedBy: o.approvedBy}
+	p := proposal{reason: o.reason, via: o.via, approvedBy: o.approvedBy, confirmedBy: o.confirmedBy}
 	var err error
 	if p.capabilities, err = s.choose(o.capabilities); err != nil {
 		return err
@@ -207,9 +209,10 @@ func (t *tool) show(ctx context.Context, c *cluster, s subject) error {
 		}
 	}
 	account := s.installation.Spec.ServiceAccountRef.Namespace + "/" + s.installation.Spec.ServiceAccountRef.Name
-	facts(w, "Installation", s.installation.Status.InstallationID+", "+ready, "Runs as", account,
-		"Manifest", s.installation.Status.ManifestDigest, "Workspace", s.workspaceID)
-	s.grant(w)
+	facts(w, append([]string{
+		"Installation", s.installation.Status.InstallationID + ", " + ready, "Runs as", account,
+		"Manifest", s.installation.Status.ManifestDigest, "Workspace", s.workspaceID,
+	}, s.grantFacts()...)...)
 	fmt.Fprintln(w)
 	table(w, s.capabilityRows())
 	for _, declared := range s.installation.Spec.Manifest.Capabilities {
@@ -237,11 +240,10 @@ func (t *tool) show(ctx context.Context, c *cluster, s subject) error {
 	return nil
 }
 
-// grant prints what is in force.
-func (s subject) grant(w interface{ Write(p []byte) (int, error) }) {
+// grantFacts are what is in force.
+func (s subject) grantFacts() []string {
 	if s.approval == nil {
-		facts(w, "Approval", "none: nothing is granted here")
-		return
+		return []string{"Approval", "none: nothing is granted here"}
 	}
 	st := s.approval.Status
 	expires := "never"
@@ -259,8 +261,10 @@ func (s subject) grant(w interface{ Write(p []byte) (int, error) }) {
 	if st.EffectiveSummary != "" {
 		works = strings.Replace(st.EffectiveSummary, "/", " of ", 1) + " declared capabilities"
 	}
-	facts(w, "Approval", fmt.Sprintf("%s, revision %d", st.State, st.Revision), "Works", works, "Expires", expires,
-		"Act", st.Act, "Approved by", who, "Applied by", st.ApprovedVia, "Confirmed by", st.ConfirmedBy)
+	return []string{
+		"Approval", fmt.Sprintf("%s, revision %d", st.State, st.Revision), "Works", works, "Expires", expires,
+		"Act", st.Act, "Approved by", who, "Applied by", st.ApprovedVia, "Confirmed by", st.ConfirmedBy,
+	}
 }
 
 // trust says how far an approver's name can be trusted.

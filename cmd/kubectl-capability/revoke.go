@@ -121,7 +121,7 @@ func (c *cluster) patchSpec(ctx context.Context, o *v1alpha1.PluginCapabilityApp
 		return fmt.Errorf("encode a patch: %w", err)
 	}
 	if err := c.api.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil {
-		return reading{doing: "change the approval " + o.Namespace + "/" + o.Name, role: roleApprover, err: err}
+		return reading{doing: "change the approval " + o.Namespace + "/" + o.Name, role: roleRevoker, err: err}
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (c *cluster) narrow(ctx context.Context, o *v1alpha1.PluginCapabilityApprov
 			return err //nolint:wrapcheck // tried again
 		}
 		if err != nil {
-			return reading{doing: "change the approval " + o.Namespace + "/" + o.Name, role: roleApprover, err: err}
+			return reading{doing: "change the approval " + o.Namespace + "/" + o.Name, role: roleRevoker, err: err}
 		}
 		return nil
 	})
@@ -168,7 +168,7 @@ func (t *tool) revoked(o, before *v1alpha1.PluginCapabilityApproval, take contra
 	if take == 0 {
 		fmt.Fprintf(t.Out, "%s: revision %d is fenced. Nothing under an older one can commit any more.\n", paint.green("Revoked"), o.Status.Revision)
 	} else {
-		fmt.Fprintf(t.Out, "%s: revision %d is fenced. %s left.\n", paint.green("Taken away"), o.Status.Revision, count(still.Len(), "capability is", "capabilities are"))
+		fmt.Fprintf(t.Out, "%s: revision %d is fenced. What works now: %s.\n", paint.green("Taken away"), o.Status.Revision, listed(still))
 		for _, gate := range o.Status.Gates {
 			fmt.Fprintf(t.Out, "  gate %s: %s\n", gate.Type, gate.Message)
 		}

@@ -88,7 +88,17 @@ is a PluginCapabilityApproval of the installation's name.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl capability"},
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			p := problem{what: fmt.Sprintf("there is no command %q", args[0]), hint: "`kubectl capability --help` lists the commands"}
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				p.hint = "is it " + strings.Join(near, " or ") + "?"
+			}
+			return p
+		},
+		SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
 		},

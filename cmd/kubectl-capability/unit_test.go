@@ -1,0 +1,484 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
+)
+
+func newTool(in string) (*tool, *bytes.Buffer, *bytes.Buffer) {
+	streams, stdin, out, errOut := genericiooptions.NewTestIOStreams()
+	stdin.WriteString(in)
+	return &tool{
+		IOStreams: streams, flags: genericclioptions.NewConfigFlags(true),
+		now: func() time.Time { return time.Date(2027, 1, 5, 9, 0, 0, 0, time.UTC) },
+	}, out, errOut
+}
+
+// Every example of every help is a command line that its command takes.
+func TestExamplesAreCommandLines(t *testing.T) {
+	tool, _, _ := newTool("")
+	root := tool.root()
+	checked := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		for line := range strings.Lines(cmd.Example) {
+			_, line, ok := strings.Cut(strings.TrimSpace(line), "kubectl capability ")
+			if !ok || strings.HasPrefix(line, "#") {
+				continue
+			}
+			line, _, _ = strings.Cut(line, " > ")
+			found, rest, err := tool.root().Find(words(line))
+			if err == nil {
+				err = found.ParseFlags(rest)
+			}
+			if err == nil && found.Args != nil {
+				err = found.Args(found, found.Flags().Args())
+			}
+			if err != nil {
+				t.Errorf("%s: %q: %v", cmd.Name(), line, err)
+			}
+			checked++
+		}
+		if cmd.Parent() == root && cmd.Example == "" && cmd.Name() != "help" && cmd.Name() != "completion" {
+			t.Errorf("%s has no example", cmd.Name())
+		}
+	}
+	walk(root)
+	if checked < 15 {
+		t.Errorf("only %d examples were found", checked)
+	}
+}
+
+// words splits a command line at spaces, but for those between quotes.
+func words(line string) []string {
+	var all []string
+	quoted := false
+	for _, field := range strings.FieldsFunc(line, func(r rune) bool {
+		if r == '"' {
+			quoted = !quoted
+		}
+		return r == ' ' && !quoted
+	}) {
+		all = append(all, strings.Trim(field, `"`))
+	}
+	return all
+}
+
+// The page lists the exit codes of the program.
+func TestReferenceListsTheExitCodes(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/kubectl-capability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for code, meaning := range map[int]string{
+		exitDone: "nothing changes", exitFailed: "the command failed", exitNarrows: "something is taken away, or stops working",
+		exitWidens: "something is granted, or starts working", exitNoEffect: "a manifest asks for more and does not get it", exitInvalid: "a manifest is invalid",
+	} {
+		if row := fmt.Sprintf("| %d | %s |", code, meaning); !strings.Contains(string(page), row) {
+			t.Errorf("the page has no row %q", row)
+		}
+		tool, _, _ := newTool("")
+		if line := fmt.Sprintf("%d  %s", code, meaning); !strings.Contains(tool.diffCommand().Long, line) {
+			t.Errorf("the help of diff has no line %q", line)
+		}
+	}
+	tool, _, _ := newTool("")
+	for _, cmd := range tool.root().Commands() {
+		if name := cmd.Name(); name != "help" && name != "completion" && !strings.Contains(string(page), "## "+name+"\n") {
+			t.Errorf("the page has no section %s", name)
+		}
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	tool, _, _ := newTool("")
+	for in, want := range map[string]time.Duration{"": 0, "90m": 90 * time.Minute, "30d": 720 * time.Hour, "1d12h": 36 * time.Hour} {
+		got, err := tool.expiry(in)
+		if err != nil || want == 0 && !got.IsZero() || want != 0 && !got.Equal(tool.now().Add(want)) {
+			t.Errorf("%q: %v, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"soon", "-1h", "30s", "d", "1.5d", "0", "3", "1d-2d"} {
+		if got, err := tool.expiry(in); err == nil {
+			t.Errorf("%q is %v", in, got)
+		}
+	}
+}
+
+func TestAQuestionIsAnsweredByYesAlone(t *testing.T) {
+	for in, yes := range map[string]bool{"y\n": true, "YES\n": true, "Yes\r\n": true, "\n": false, "n\n": false, "": false, "yep\n": false} {
+		tool, out, _ := newTool(in)
+		err := tool.question(t.Context(), "Grant this?")
+		if (err == nil) != yes {
+			t.Errorf("%q: %v", in, err)
+		}
+		if out.String() != "Grant this? [y/N] " {
+			t.Errorf("it asks %q", out.String())
+		}
+	}
+	tool, _, _ := newTool("y\n")
+	if err := tool.ask(t.Context(), "Grant this?", false); err == nil {
+		t.Error("a pipe was asked")
+	}
+}
+
+func TestColoursAreForTerminals(t *testing.T) {
+	tool, out, _ := newTool("")
+	if tool.paint(out).on {
+		t.Error("a buffer is painted")
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if tool.paint(file).on {
+		t.Error("a file is painted")
+	}
+	if got := (painter{on: true}).red("x"); got != "\x1b[31mx\x1b[0m" {
+		t.Errorf("red is %q", got)
+	}
+	if clean("a\x1b[31mb\nc") != "a[31mbc" {
+		t.Errorf("what an archive says reaches the terminal: %q", clean("a\x1b[31mb\nc"))
+	}
+}
+
+func TestMarkdownTakesNothingForMarkup(t *testing.T) {
+	d := difference{Changes: []change{{
+		Name: "a|b", Namespace: "<img src=x>", Effect: effectWidens, Grants: []string{"host.v2.read:tasks"}, Notes: []string{"ping @everyone\n| `x` | [y](z)"},
+	}}}
+	var out bytes.Buffer
+	d.markdown(&out)
+	rows := 0
+	for line := range strings.Lines(out.String()) {
+		if strings.HasPrefix(line, "| a\\|b") {
+			rows++
+			if strings.Contains(line, "<img") || strings.Contains(line, "@everyone") || strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") != 4 {
+				t.Errorf("it says %s", line)
+			}
+		}
+	}
+	if rows != 1 {
+		t.Errorf("it says\n%s", out.String())
+	}
+}
+
+func TestTheCodeIsTheHighest(t *testing.T) {
+	narrows, widens := change{Effect: effectNarrows}, change{Effect: effectWidens}
+	asks := change{Effect: effectNoEffect, Asks: &asking{}}
+	for name, c := range map[string]struct {
+		d    difference
+		want int
+	}{
+		"nothing":             {difference{Changes: []change{{Effect: effectNone, Act: "1-aaaaaa"}}}, exitDone},
+		"narrows":             {difference{Changes: []change{narrows, {Effect: effectNone}}}, exitNarrows},
+		"both":                {difference{Changes: []change{widens, narrows}}, exitWidens},
+		"asks":                {difference{Changes: []change{asks, widens}}, exitNoEffect},
+		"narrows and asks":    {difference{Changes: []change{{Effect: effectNarrows, Asks: &asking{}}}}, exitNoEffect},
+		"invalid before asks": {difference{Changes: []change{asks}, Invalid: []fault{{}}}, exitInvalid},
+	} {
+		if got := c.d.code(); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestHolders(t *testing.T) {
+	rule := func(verbs, group, resources string, names ...string) []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{{Verbs: strings.Split(verbs, ","), APIGroups: []string{group}, Resources: strings.Split(resources, ","), ResourceNames: names}}
+	}
+	for name, c := range map[string]struct {
+		rules []rbacv1.PolicyRule
+		does  string
+	}{
+		"reads":             {rule("get,list", "", "pods"), ""},
+		"pods":              {rule("create", "", "pods"), "create pods"},
+		"exec by websocket": {rule("get", "", "pods/exec"), "exec into pods"},
+		"every exec":        {rule("create", "", "*/exec"), "exec into pods"},
+		"its token":         {rule("create", "", "serviceaccounts/token", "standup"), "mint tokens"},
+		"another's token":   {rule("create", "", "serviceaccounts/token", "other"), ""},
+		"another group":     {rule("*", "example.com", "*"), ""},
+		"jobs":              {rule("patch", "batch", "jobs"), "create or change workloads"},
+		"everything of the core": {rule("*", "", "*"),
+			"add containers to pods, attach to pods, change pods, create or change workloads, create pods, exec into pods, mint tokens"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			people, own := holders([]held{{"User eve", c.rules}, {"User system:kube-scheduler", c.rules}, {"ServiceAccount kube-system/job-controller", c.rules}}, becoming("standup"))
+			got := ""
+			if len(people) == 1 {
+				got = strings.Join(people[0].does, ", ")
+			}
+			if got != c.does || c.does == "" && own != 0 || c.does != "" && own != 2 {
+				t.Errorf("%q, and %d of Kubernetes' own; want %q", got, own, c.does)
+			}
+		})
+	}
+	for _, subject := range []string{"Group system:masters", "Group system:authenticated", "User system:serviceaccount:ci:runner", "ServiceAccount ci/runner", "Group system:serviceaccounts:ci"} {
+		if isComponent(subject) {
+			t.Errorf("%s is taken for a part of Kubernetes", subject)
+		}
+	}
+}
+
+func TestRewriteKeepsWhatAHumanWrote(t *testing.T) {
+	text := `# one
+kind: PluginCapabilityApproval
+apiVersion: plugins.kandev.ai/v1alpha1
+metadata: {name: a, namespace: payments}
+spec:
+    installationName: a
+    # keep me
+    installationID: "11111111-2222-3333-4444-555555555555" # old
+    manifestDigest: v1:` + strings.Repeat("0", 64) + `
+    workspaceID: w
+    approvedBy: x
+`
+	m := parseManifests([]source{{"f", []byte(text)}}, "")
+	if len(m.documents) != 1 {
+		t.Fatalf("%+v", m.faults)
+	}
+	got, err := rewrite(text, []edit{
+		{m.documents[0], "installationID", "99999999-2222-3333-4444-555555555555"},
+		{m.documents[0], "manifestDigest", "v1:" + strings.Repeat("1", 64)},
+		{m.documents[0], "supersedesAct", "3-aaaaaa"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.NewReplacer("11111111-", "99999999-", strings.Repeat("0", 64), strings.Repeat("1", 64),
+		"    installationName: a\n", "    supersedesAct: \"3-aaaaaa\"\n    installationName: a\n").Replace(text)
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for name, text := range map[string]string{
+		"folded":      "spec:\n  installationID: >-\n    1111\n",
+		"two lines":   "spec:\n  installationID: \"11\n    11\"\n",
+		"all on one":  "spec: {approvedBy: x}\n",
+		"an anchor":   "spec:\n  installationID: &id 1111\n",
+		"a spec less": "spec: {}\n",
+	} {
+		var m manifests
+		m.parse(source{"f", []byte(text)}, "")
+		d := document{file: "f", node: nodeOf(t, text)}
+		if got, err := rewrite(text, []edit{{d, "installationID", "x"}}); err == nil {
+			t.Errorf("%s: rewritten as %q", name, got)
+		}
+	}
+}
+
+func TestLinesOfFields(t *testing.T) {
+	node := nodeOf(t, "a: 1\nspec:\n  x: 1\n  rules:\n  - class: A\n  -\n    class: B\n")
+	for field, want := range map[string]int{"": 1, "a": 1, "spec": 2, "spec.x": 3, "spec.rules": 4, "spec.rules[0].class": 5, "spec.rules[1].class": 7, "spec.nothing": 2, "nothing": 1, "spec.rules[9]": 4} {
+		if got := lineOf(node, field); got != want {
+			t.Errorf("%q is on line %d, want %d", field, got, want)
+		}
+	}
+}
+
+func TestKeepers(t *testing.T) {
+	fields := func(manager string, operation metav1.ManagedFieldsOperationType, raw string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsV1: metav1.NewFieldsV1(raw)}
+	}
+	set := `{"f:spec":{"f:capabilities":{".":{},"v:\"host.v2.read:tasks\"":{}}}}`
+	list := `{"f:spec":{"f:manifest":{"f:capabilities":{"k:{\"id\":\"host.v2.read:tasks\"}":{".":{},"f:id":{}}}}}}`
+	for name, c := range map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		path    []string
+		keeps   string
+	}{
+		"who applies":       {[]metav1.ManagedFieldsEntry{fields("flux", metav1.ManagedFieldsOperationApply, set)}, []string{"spec", "capabilities"}, ""},
+		"an update":         {[]metav1.ManagedFieldsEntry{fields("edit", metav1.ManagedFieldsOperationUpdate, set)}, []string{"spec", "capabilities"}, `"edit"`},
+		"two who apply":     {[]metav1.ManagedFieldsEntry{fields("flux", metav1.ManagedFieldsOperationApply, set), fields("argo", metav1.ManagedFieldsOperationApply, set)}, []string{"spec", "capabilities"}, `"flux"`},
+		"a list by id":      {[]metav1.ManagedFieldsEntry{fields("edit", metav1.ManagedFieldsOperationUpdate, list)}, []string{"spec", "manifest", "capabilities"}, `"edit"`},
+		"no such element":   {[]metav1.ManagedFieldsEntry{fields("edit", metav1.ManagedFieldsOperationUpdate, `{"f:spec":{}}`)}, []string{"spec", "capabilities"}, ""},
+		"what isn't fields": {[]metav1.ManagedFieldsEntry{fields("edit", metav1.ManagedFieldsOperationUpdate, `[]`)}, []string{"spec", "capabilities"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &v1alpha1.PluginCapabilityApproval{ObjectMeta: metav1.ObjectMeta{ManagedFields: c.entries}}
+			got := strings.Join(keepers(o, []string{"host.v2.read:tasks"}, c.path...), ";")
+			if (got == "") != (c.keeps == "") || !strings.Contains(got, c.keeps) {
+				t.Errorf("got %q, want %q", got, c.keeps)
+			}
+		})
+	}
+}
+
+const shipped = `id: kandev.standup
+version: 1.4.0
+min_kandev_version: v0.91
+capabilities:
+  api_read: [tasks, change_requests]
+  api_write: [tasks, execution]
+  state: false
+  events: []
+webhooks:
+- key: x
+`
+
+func TestTranslate(t *testing.T) {
+	p, err := translate("manifest.yaml", []byte(shipped), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := contract.SetOf(contract.ReadTasks, contract.ReadChangeRequests, contract.WriteTasks, contract.WriteTaskRelations,
+		contract.WriteTaskRuns, contract.WriteSessions, contract.WriteTaskTransitions)
+	if p.declared() != want || p.pluginID != "kandev.standup" || p.version != "1.4.0" || p.minHostVersion != "0.91" || !slices.Equal(p.ignored, []string{"webhooks"}) {
+		t.Errorf("got %v %+v", p.declared(), p)
+	}
+	if err := p.require([]string{"host.v2.read:messages"}); err == nil {
+		t.Error("it requires what it doesn't declare")
+	}
+	if err := p.require([]string{"host.v2.write:tasks"}); err != nil || p.spec().Manifest.Capabilities[2].ID != "host.v2.write:tasks" || !p.spec().Manifest.Capabilities[2].Required {
+		t.Errorf("%v: %+v", err, p.spec().Manifest.Capabilities)
+	}
+	for name, c := range map[string]struct {
+		old, text, says string
+		without         []string
+		left            string
+	}{
+		"an unknown field":      {"webhooks:", "permissions:", "manifest.yaml:9: permissions: is no field", []string{"permissions"}, "permissions"},
+		"an unknown capability": {"state: false", "root: true", "manifest.yaml:7: capabilities.root: is no capability", []string{"capabilities.root"}, "capabilities.root"},
+		"state":                 {"state: false", "state: true", "manifest.yaml:7: capabilities.state: no capability", []string{"capabilities.state"}, "capabilities.state"},
+		"a name without an ID":  {"change_requests", "usage", "manifest.yaml:5: capabilities.api_read.usage: no capability", []string{"capabilities.api_read.usage"}, "capabilities.api_read.usage"},
+		"a wildcard":            {"[tasks, execution]", "['*']", "capabilities.api_write.*: no capability", nil, ""},
+		"no list":               {"[tasks, execution]", "tasks", "manifest.yaml:6: capabilities.api_write: is no list", nil, ""},
+		"a bad ID":              {"kandev.standup", "Standup", `manifest.yaml:1: id: "Standup"`, nil, ""},
+		"a bad version":         {"1.4.0", "1 4", `manifest.yaml:2: version: "1 4"`, nil, ""},
+		"a development version": {"v0.91", "dev", `manifest.yaml:3: min_kandev_version: "dev"`, nil, ""},
+		"no version":            {"version: 1.4.0\n", "", "version: is missing", nil, ""},
+		"twice":                 {"webhooks:", "id: other.id\nwebhooks:", "manifest.yaml:9: id: stands there twice", nil, ""},
+		"no mapping":            {shipped, "- a\n", "it is no manifest", nil, ""},
+		"no YAML":               {shipped, "a: [\n", "it is no YAML", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(shipped, c.old, c.text, 1)
+			_, err := translate("manifest.yaml", []byte(text), nil)
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+			if c.without == nil {
+				return
+			}
+			p, err := translate("manifest.yaml", []byte(text), c.without)
+			if err != nil || !slices.Equal(p.leftOut, []string{c.left}) {
+				t.Errorf("without it: %v, left out %q", err, p.leftOut)
+			}
+		})
+	}
+	if _, err := translate("manifest.yaml", []byte(shipped), []string{"capabilities.secrets"}); err == nil {
+		t.Error("it left out what isn't there")
+	}
+}
+
+func TestPackageIsCheckedBeforeItIsRead(t *testing.T) {
+	sum := func(text string) string { h := sha256.Sum256([]byte(text)); return hex.EncodeToString(h[:]) }
+	type file struct{ name, text string }
+	pack := func(files ...file) string {
+		var b bytes.Buffer
+		zip := gzip.NewWriter(&b)
+		out := tar.NewWriter(zip)
+		for _, f := range files {
+			header := &tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.text)), Typeflag: tar.TypeReg}
+			if f.text == "->" {
+				header.Typeflag, header.Linkname, header.Size = tar.TypeSymlink, "/etc/passwd", 0
+			}
+			if err := out.WriteHeader(header); err != nil {
+				t.Fatal(err)
+			}
+			if header.Size > 0 {
+				if _, err := io.WriteString(out, f.text); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := errors.Join(out.Close(), zip.Close()); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(t.TempDir(), "package.tar.gz")
+		if err := os.WriteFile(name, b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	sums := file{"checksums.txt", sum(shipped) + "  manifest.yaml\n" + sum("x") + "  server/plugin\n"}
+	whole := []file{{"./manifest.yaml", shipped}, {"server/plugin", "x"}, sums}
+	if text, err := readPackage(pack(whole...)); err != nil || string(text) != shipped {
+		t.Errorf("got %q, %v", text, err)
+	}
+	for name, c := range map[string]struct {
+		files []file
+		says  string
+	}{
+		"no manifest":      {whole[1:], "no manifest.yaml"},
+		"no checksums":     {whole[:2], "no checksums.txt"},
+		"another file":     {[]file{whole[0], {"server/plugin", "y"}, sums}, "server/plugin is missing or another file"},
+		"a missing file":   {[]file{whole[0], sums}, "server/plugin is missing"},
+		"an unlisted file": {append(slices.Clone(whole), file{"extra", "z"}), "extra isn't listed"},
+		"a way out":        {append(slices.Clone(whole), file{"../evil", "z"}), "no safe name"},
+		"a rooted one":     {append(slices.Clone(whole), file{"/evil", "z"}), "no safe name"},
+		"a link":           {append(slices.Clone(whole), file{"link", "->"}), "neither a file nor a folder"},
+		"twice":            {append(slices.Clone(whole), whole[0]), "manifest.yaml twice"},
+	} {
+		if _, err := readPackage(pack(c.files...)); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+func TestInstallPrintsWhatToCommit(t *testing.T) {
+	manifest := filepath.Join(t.TempDir(), "manifest.yaml")
+	if err := os.WriteFile(manifest, []byte(shipped), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
+	code := run(t.Context(), []string{"install", "-f", manifest, "--service-account", "plugin-standup/standup", "-o", "yaml", "--require", "host.v2.read:tasks"}, streams, time.Now)
+	if code != exitDone {
+		t.Fatalf("exit code %d: %s", code, errOut)
+	}
+	m := parseManifests([]source{{"out", out.Bytes()}}, "")
+	if len(m.faults) > 0 || len(m.documents) != 1 || strings.Contains(out.String(), "status") {
+		t.Errorf("%v\n%s", m.faults, out)
+	}
+}
+
+func TestShortName(t *testing.T) {
+	for id, want := range map[string]string{"kandev.standup-notes": "standup-notes", "standup": "standup", "a.b_c": "b-c"} {
+		if got := shortName(id); got != want {
+			t.Errorf("%s is %s, want %s", id, got, want)
+		}
+	}
+}
+
+func nodeOf(t *testing.T, text string) *yaml.Node {
+	t.Helper()
+	var root yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &root); err != nil {
+		t.Fatal(err)
+	}
+	return root.Content[0]
+}
