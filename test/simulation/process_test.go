@@ -37,6 +37,7 @@ type process struct {
 
 	view   *view.View
 	cursor [kinds]int
+	listed [kinds]bool
 	watch  watch
 	pod    podState
 	// goneUID is the last pod that the watch has shown to be gone, tokens the
@@ -87,7 +88,7 @@ func (p *process) clock() time.Time { return epoch.Add(p.w.now + p.offset) }
 func (p *process) start() {
 	p.alive, p.paused, p.elected, p.leading, p.again = true, false, false, false, false
 	p.view = view.New(p.w.api.policy)
-	p.cursor = [kinds]int{-1, -1, -1, -1, -1}
+	p.cursor, p.listed = [kinds]int{-1, -1, -1, -1, -1}, [kinds]bool{}
 	p.watch, p.pod, p.goneUID, p.tokens = watch{}, podState{}, "", map[string]time.Duration{}
 	p.queue, p.urgent, p.jobs, p.rounds = nil, nil, nil, 0
 	p.cache = map[authority.Key]authority.Row{}
@@ -108,7 +109,7 @@ func (p *process) start() {
 // crash kills the process and starts it again.
 func (p *process) crash(why string) {
 	p.w.log(p.name, "%s", why)
-	p.w.kill(p)
+	p.w.kill(p, nil)
 	p.w.db.abort(p)
 	p.w.truth.crashed(p)
 	p.start()
@@ -136,6 +137,11 @@ func (p *process) relist(kind watched) {
 	p.show(kind, log[p.cursor[kind]])
 }
 
+var sources = map[watched]view.Source{
+	approvals: view.SourceApprovals, installations: view.SourceInstallations,
+	namespaces: view.SourceNamespaces, policies: view.SourcePolicies,
+}
+
 func (p *process) show(kind watched, c change) {
 	if p.w.tracing {
 		p.w.log(p.name, "its watch shows %s %d of %d", kind, p.cursor[kind]+1, len(p.w.api.logs[kind]))
@@ -143,14 +149,12 @@ func (p *process) show(kind watched, c change) {
 	switch kind {
 	case approvals:
 		p.showApproval(c)
-		p.view.MarkComplete(view.SourceApprovals)
 	case installations:
 		if c.installation != nil {
 			p.view.SetInstallation(view.Installation{Installation: *c.installation})
 		} else if c.removed != "" {
 			p.view.RemoveInstallation(pluginName, c.removed)
 		}
-		p.view.MarkComplete(view.SourceInstallations)
 	case namespaces:
 		if c.namespace.uid == "" {
 			p.view.RemoveNamespace(namespace)
@@ -161,16 +165,19 @@ func (p *process) show(kind watched, c change) {
 			}
 			p.view.SetNamespace(namespace, n)
 		}
-		p.view.MarkComplete(view.SourceNamespaces)
 	case policies:
 		p.view.SetPolicy(c.policy)
-		p.view.MarkComplete(view.SourcePolicies)
 	case pods:
 		p.showPod(c.pod)
 	}
-	if kind != pods {
-		p.ask()
+	if kind == pods {
+		return
 	}
+	if !p.listed[kind] {
+		p.listed[kind] = true
+		p.view.MarkComplete(sources[kind])
+	}
+	p.ask()
 }
 
 // ask asks for passes of everything that a change may concern.
@@ -468,8 +475,7 @@ func (p *process) depose(a *actor) {
 	p.w.log(p.name, "is deposed and ends")
 	p.elected, p.leading = false, false
 	w := p.w
-	a.over = true
-	w.kill(p)
+	w.kill(p, a)
 	w.db.abort(p)
 	w.truth.crashed(p)
 	p.start()

@@ -20,12 +20,12 @@ const shortSchedules = 2_000
 
 // play runs the schedule of a seed, and again with its story if it failed: the
 // same seed is the same schedule.
-func play(seed uint64, m mutant, tell bool) (*failure, *world) {
-	w := newWorld(seed, m)
+func play(seed uint64, m mutant, tell bool, ts *threads) (*failure, *world) {
+	w := newWorld(seed, m, ts)
 	w.tracing = tell
 	failed := w.run()
 	if failed != nil && !tell {
-		w = newWorld(seed, m)
+		w = newWorld(seed, m, ts)
 		w.tracing = true
 		return w.run(), w
 	}
@@ -35,7 +35,7 @@ func play(seed uint64, m mutant, tell bool) (*failure, *world) {
 // TestSimulation holds the protocol against every schedule.
 func TestSimulation(t *testing.T) {
 	if *seedFlag != 0 {
-		failed, w := play(*seedFlag, mutant(*mutantFlag), true)
+		failed, w := play(*seedFlag, mutant(*mutantFlag), true, &threads{})
 		t.Logf("\n%s", w.story(true))
 		if failed != nil {
 			t.Fatalf("seed %d: %v", *seedFlag, failed)
@@ -52,12 +52,14 @@ func TestSimulation(t *testing.T) {
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
+			ts := &threads{}
+			defer ts.stop()
 			for failures.Load() < 3 {
 				seed := next.Add(1)
 				if seed > uint64(n) {
 					return
 				}
-				failed, w := play(seed, "", false)
+				failed, w := play(seed, "", false, ts)
 				calls.Add(uint64(w.calls))
 				if failed != nil {
 					failures.Add(1)
@@ -74,9 +76,11 @@ func TestSimulation(t *testing.T) {
 
 // TestSimulation_ASeedIsASchedule: a failure can be looked at again.
 func TestSimulation_ASeedIsASchedule(t *testing.T) {
+	ts := &threads{}
+	defer ts.stop()
 	for seed := uint64(1); seed <= 20; seed++ {
-		_, first := play(seed, "", true)
-		_, second := play(seed, "", true)
+		_, first := play(seed, "", true, ts)
+		_, second := play(seed, "", true, ts)
 		if first.story(true) != second.story(true) {
 			t.Fatalf("seed %d is two schedules", seed)
 		}
@@ -91,12 +95,14 @@ func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
+			ts := &threads{}
+			defer ts.stop()
 			for seed := uint64(1); seed <= mutantSchedules; seed++ {
-				failed := newWorld(seed, m).run()
+				failed := newWorld(seed, m, ts).run()
 				if failed == nil {
 					continue
 				}
-				if own := worldFor(seed, m).run(); own != nil {
+				if own := worldFor(seed, m, ts).run(); own != nil {
 					t.Fatalf("schedule %d fails without the mistake too: %v", seed, own)
 				}
 				t.Logf("caught after %d schedules: %v", seed, failed)

@@ -111,6 +111,7 @@ type world struct {
 	// unclipped is what the mutant has granted beyond what is declared.
 	unclipped map[authority.Key]contract.CapabilitySet
 
+	threads *threads
 	tracing bool
 	lines   []string
 	calls   int
@@ -118,15 +119,15 @@ type world struct {
 
 // newWorld is the schedule of a seed with a mistake in it, of the kind that the
 // mistake needs to matter.
-func newWorld(seed uint64, m mutant) *world {
-	w := worldFor(seed, m)
+func newWorld(seed uint64, m mutant, ts *threads) *world {
+	w := worldFor(seed, m, ts)
 	w.mutant = m
 	return w
 }
 
 // worldFor is the kind of schedule in which a mutant would matter, without it.
-func worldFor(seed uint64, m mutant) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x5eed))} //nolint:gosec // a schedule must repeat
+func worldFor(seed uint64, m mutant, ts *threads) *world {
+	w := &world{threads: ts, seed: seed, rng: rand.New(rand.NewPCG(seed, 0x5eed))} //nolint:gosec // a schedule must repeat
 	w.profile = draw(w.rng)
 	if m != "" {
 		w.profile = m.adjust(w.profile, w.rng)
@@ -150,7 +151,7 @@ func (w *world) run() (failed *failure) {
 		}
 		w.tracing = false
 		for _, a := range w.actors {
-			a.stop()
+			a.end()
 		}
 	}()
 	w.begin()
@@ -189,43 +190,87 @@ func (w *world) chance(n int) bool { return !w.calm && w.rng.IntN(1000) < n }
 // actor is one thread of a process. It runs until it gives way, and its process
 // may be killed or stopped whenever it does.
 type actor struct {
-	w    *world
-	p    *process
-	name string
+	w      *world
+	p      *process
+	name   string
+	thread *thread
 
-	next  func() (struct{}, bool)
-	stop  func()
-	yield func(struct{}) bool
 	// wait is what it waits for, nil for its turn.
 	wait func() bool
 	over bool
 }
 
-func (w *world) spawn(p *process, name string, run func(*actor)) *actor {
-	a := &actor{w: w, p: p, name: name}
-	a.next, a.stop = iter.Pull(func(yield func(struct{}) bool) {
-		a.yield = yield
-		defer func() {
-			if value := recover(); value != nil {
-				if _, ok := value.(killed); !ok {
-					panic(value)
-				}
-			}
-		}()
-		run(a)
+// thread is what actors run on, one after the other: a new one for each would
+// have to grow its stack again.
+type thread struct {
+	next func() (struct{}, bool)
+	stop func()
+
+	yield func(struct{}) bool
+	run   func(*actor)
+	actor *actor
+	// ending: the actor is to unwind where it is.
+	ending bool
+}
+
+// threads are those of one goroutine that have no actor.
+type threads struct{ idle []*thread }
+
+func (ts *threads) take() *thread {
+	if n := len(ts.idle); n > 0 {
+		t := ts.idle[n-1]
+		ts.idle = ts.idle[:n-1]
+		return t
+	}
+	t := &thread{}
+	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
+		t.yield = yield
+		for yield(struct{}{}) {
+			t.work()
+		}
 	})
+	t.next()
+	return t
+}
+
+// work runs one actor to its end.
+func (t *thread) work() {
+	defer func() {
+		t.actor.over = true
+		if value := recover(); value != nil {
+			if _, ok := value.(killed); !ok {
+				panic(value)
+			}
+		}
+	}()
+	if !t.ending {
+		t.run(t.actor)
+	}
+}
+
+func (ts *threads) stop() {
+	for _, t := range ts.idle {
+		t.stop()
+	}
+}
+
+func (w *world) spawn(p *process, name string, run func(*actor)) {
+	t := w.threads.take()
+	a := &actor{w: w, p: p, name: name, thread: t}
+	t.actor, t.run, t.ending = a, run, false
 	w.actors = append(w.actors, a)
-	return a
 }
 
 // at gives way before a step.
 func (a *actor) at(point string) {
 	a.pause()
-	a.w.log(a.name, "%s", point)
+	if a.w.tracing {
+		a.w.log(a.name, "%s", point)
+	}
 }
 
 func (a *actor) pause() {
-	if !a.yield(struct{}{}) {
+	if !a.thread.yield(struct{}{}) || a.thread.ending {
 		panic(killed{})
 	}
 }
@@ -244,20 +289,30 @@ func (a *actor) ready() bool {
 }
 
 func (a *actor) resume() {
-	if _, more := a.next(); !more {
-		a.over = true
+	a.thread.next()
+	if a.over {
+		a.w.threads.idle = append(a.w.threads.idle, a.thread)
 	}
 }
 
+// end unwinds the actor where it is.
+func (a *actor) end() {
+	if a.over {
+		return
+	}
+	a.thread.ending = true
+	a.thread.next()
+	a.w.threads.idle = append(a.w.threads.idle, a.thread)
+}
+
 // kill ends the actors of a process where they are.
-func (w *world) kill(p *process) {
+func (w *world) kill(p *process, running *actor) {
 	for _, a := range w.actors {
-		if a.p == p && !a.over {
-			a.over = true
-			a.stop()
+		if a.p == p && a != running {
+			a.end()
 		}
 	}
-	w.actors = slices.DeleteFunc(w.actors, func(a *actor) bool { return a.over })
+	w.actors = slices.DeleteFunc(w.actors, func(a *actor) bool { return a.over || a == running })
 }
 
 // turn lets one thing happen.
