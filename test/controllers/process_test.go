@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"net/http"
@@ -74,16 +75,25 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
+// compileHost builds plugin-host as it is released.
+func compileHost(dir string) (string, error) {
+	binary := filepath.Join(dir, "plugin-host")
+	build := exec.Command("go", "build", "-o", binary, "github.com/kandev/plugin-host/cmd/plugin-host")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build plugin-host: %w: %s", err, out)
+	}
+	return binary, nil
+}
+
 func buildReplicas(ctx context.Context, dsn string) *replicas {
 	GinkgoHelper()
 	r := &replicas{dir: GinkgoT().TempDir(), namespace: unique("host")}
 	newNamespace(ctx, r.namespace)
 	letHostIn(ctx, r.namespace)
-	r.binary = filepath.Join(r.dir, "plugin-host")
-	build := exec.CommandContext(ctx, "go", "build", "-o", r.binary, "github.com/kandev/plugin-host/cmd/plugin-host")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(out))
+	var err error
+	r.binary, err = buildHost()
+	Expect(err).NotTo(HaveOccurred())
 	r.certify()
 	Expect(os.WriteFile(r.path("dsn"), []byte(dsn), 0o600)).To(Succeed())
 	key := base64.StdEncoding.EncodeToString(make([]byte, 32))

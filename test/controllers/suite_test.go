@@ -40,6 +40,8 @@ var (
 	kubectlPath, kubeconfig, hostKubeconfig string
 
 	startPostgres func() (*postgres.Server, error)
+	// buildHost returns the binary, built once.
+	buildHost func() (string, error)
 )
 
 func TestControllers(t *testing.T) {
@@ -71,6 +73,8 @@ var _ = BeforeSuite(func() {
 	api, powerful = as(ada), as(hostUser)
 	installHost(context.Background())
 
+	binaries := GinkgoT().TempDir()
+	buildHost = sync.OnceValues(func() (string, error) { return compileHost(binaries) })
 	// One server for all specs that need it.
 	var server *postgres.Server
 	startPostgres = sync.OnceValues(func() (*postgres.Server, error) {
