@@ -11,6 +11,7 @@ import (
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
 	"github.com/kandev/plugin-host/hostsvc/fence"
 )
 
@@ -20,6 +21,7 @@ import (
 type approvalReconciler struct {
 	cluster  *cluster
 	cached   client.Reader
+	view     *view.View
 	bindings *bindings
 	statuses *statuses
 	store    Store
@@ -43,6 +45,11 @@ func (r *approvalReconciler) Reconcile(ctx context.Context, request reconcile.Re
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("read approval %s: %w", request.NamespacedName, err)
 	}
+	if key, ok := r.view.StandsAt(placeOf(&approval)); ok && key == namedBy(&approval) {
+		// It stands where it says; the pass finds out whether that is so.
+		r.passes.add(key)
+		return reconcile.Result{}, nil
+	}
 	key, why, err := r.resolve(ctx, &approval)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -58,11 +65,16 @@ func (r *approvalReconciler) Reconcile(ctx context.Context, request reconcile.Re
 	return reconcile.Result{}, err
 }
 
+// namedBy is the key that an approval names itself.
+func namedBy(approval *v1alpha1.PluginCapabilityApproval) authority.Key {
+	return authority.Key{InstallationID: approval.Spec.InstallationID, WorkspaceID: approval.Spec.WorkspaceID}
+}
+
 // unplaced says why an approval stands for no key.
 type unplaced struct{ reason, message string }
 
 func (r *approvalReconciler) resolve(ctx context.Context, approval *v1alpha1.PluginCapabilityApproval) (authority.Key, *unplaced, error) {
-	key := authority.Key{InstallationID: approval.Spec.InstallationID, WorkspaceID: approval.Spec.WorkspaceID}
+	key := namedBy(approval)
 	installation, err := r.cluster.installationNamed(ctx, approval.Spec.InstallationName)
 	if err != nil {
 		return key, nil, err

@@ -18,12 +18,8 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/fence"
 )
 
-// Field selectors of the API server.
-const (
-	fieldServiceAccountNamespace = "spec.serviceAccountRef.namespace"
-	fieldServiceAccountName      = "spec.serviceAccountRef.name"
-	fieldInstallationID          = "spec.installationID"
-)
+// fieldInstallationID is a field selector of the API server.
+const fieldInstallationID = "spec.installationID"
 
 // cluster reads what humans ask for, live: past every cache. It implements
 // fence.Intent.
@@ -67,13 +63,13 @@ func (c *cluster) read(ctx context.Context, key authority.Key) (reading, error) 
 	if r.Intent.Policy, err = c.policies.inForce(ctx); err != nil {
 		return r, err
 	}
-	name, object, err := c.installation(ctx, key.InstallationID)
+	name, object, all, err := c.installation(ctx, key.InstallationID)
 	if err != nil {
 		return r, err
 	}
 	r.InstallationName = name
 	if object != nil {
-		examined, err := c.examine(ctx, object)
+		examined, err := c.examine(ctx, object, all)
 		if err != nil {
 			return r, err
 		}
@@ -123,47 +119,48 @@ func (c *cluster) reportsFor(ctx context.Context, approval *v1alpha1.PluginCapab
 }
 
 // installation returns the name of an installation ID and its object, nil when
-// it is uninstalled or being deleted. That it is gone is never concluded from a
-// cache. The name of one that is gone is that of its history.
-func (c *cluster) installation(ctx context.Context, id string) (name string, object *v1alpha1.PluginInstallation, err error) {
-	name, known := c.view.InstallationName(id)
-	if known {
-		if object, err = c.installationNamed(ctx, name); err != nil {
-			return name, nil, err
-		}
-		if owns, err := c.owns(ctx, object, id); err != nil || owns {
-			return name, object, err
-		}
+// it is uninstalled or being deleted, and beside it every installation. They are
+// few, and one list serves many passes. That it is gone is never concluded from
+// a cache. The name of one that is gone is that of its history.
+func (c *cluster) installation(
+	ctx context.Context, id string,
+) (name string, object *v1alpha1.PluginInstallation, all []v1alpha1.PluginInstallation, err error) {
+	if all, err = c.installations(ctx); err != nil {
+		return "", nil, nil, err
 	}
-	var all v1alpha1.PluginInstallationList
-	if err := c.live.List(ctx, &all); err != nil {
-		return "", nil, fmt.Errorf("look for installation %s: %w", id, err)
-	}
-	for i := range all.Items {
-		owns, err := c.owns(ctx, &all.Items[i], id)
+	for i := range all {
+		owns, err := c.owns(ctx, &all[i], id)
 		if err != nil {
-			return "", nil, err
+			return "", nil, nil, err
 		}
 		if !owns {
 			continue
 		}
-		if all.Items[i].DeletionTimestamp != nil {
-			return all.Items[i].Name, nil, nil
+		if all[i].DeletionTimestamp != nil {
+			return all[i].Name, nil, all, nil
 		}
-		return all.Items[i].Name, &all.Items[i], nil
+		return all[i].Name, &all[i], all, nil
 	}
-	if known {
-		return name, nil, nil
+	if name, known := c.view.InstallationName(id); known {
+		return name, nil, all, nil
 	}
 	var events v1alpha1.PluginCapabilityApprovalEventList
 	if err := c.live.List(ctx, &events, client.MatchingFields{fieldInstallationID: id}, client.Limit(1)); err != nil {
-		return "", nil, fmt.Errorf("look for the history of installation %s: %w", id, err)
+		return "", nil, nil, fmt.Errorf("look for the history of installation %s: %w", id, err)
 	}
 	if len(events.Items) > 0 {
-		return events.Items[0].Spec.InstallationName, nil, nil
+		return events.Items[0].Spec.InstallationName, nil, all, nil
 	}
 	// Nobody knows its name any more; the ID is one.
-	return id, nil, nil
+	return id, nil, all, nil
+}
+
+func (c *cluster) installations(ctx context.Context) ([]v1alpha1.PluginInstallation, error) {
+	var list v1alpha1.PluginInstallationList
+	if err := c.live.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list the installations: %w", err)
+	}
+	return list.Items, nil
 }
 
 // owns tells whether an installation ID is an object's: the status says so, and
@@ -220,7 +217,10 @@ func (e *examined) pinned() bool {
 		e.ServiceAccountNamespaceUID == e.namespaceUID
 }
 
-func (c *cluster) examine(ctx context.Context, object *v1alpha1.PluginInstallation) (examined, error) {
+// examine looks at an installation beside all others.
+func (c *cluster) examine(
+	ctx context.Context, object *v1alpha1.PluginInstallation, all []v1alpha1.PluginInstallation,
+) (examined, error) {
 	ref := object.Spec.ServiceAccountRef
 	account, err := c.metadata(ctx, "ServiceAccount", client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
 	if err != nil {
@@ -230,14 +230,18 @@ func (c *cluster) examine(ctx context.Context, object *v1alpha1.PluginInstallati
 	if err != nil {
 		return examined{}, err
 	}
-	var claims v1alpha1.PluginInstallationList
-	err = c.live.List(ctx, &claims, client.MatchingFields{
-		fieldServiceAccountNamespace: ref.Namespace, fieldServiceAccountName: ref.Name,
-	})
-	if err != nil {
-		return examined{}, fmt.Errorf("list the installations of ServiceAccount %s/%s: %w", ref.Namespace, ref.Name, err)
+	return examinedOf(object, account, namespace, claimants(all, ref))
+}
+
+// claimants are the installations that name a ServiceAccount.
+func claimants(all []v1alpha1.PluginInstallation, ref v1alpha1.ServiceAccountReference) []v1alpha1.PluginInstallation {
+	var claims []v1alpha1.PluginInstallation
+	for _, other := range all {
+		if r := other.Spec.ServiceAccountRef; r.Namespace == ref.Namespace && r.Name == ref.Name {
+			claims = append(claims, other)
+		}
 	}
-	return examinedOf(object, account, namespace, claims.Items)
+	return claims
 }
 
 // examinedOf is the installation of an object under its ServiceAccount and the
@@ -274,22 +278,31 @@ func (c *cluster) workspace(ctx context.Context, id string) (workspace *authorit
 	if err != nil || !ok {
 		return nil, "", err
 	}
+	// One list of what bears the label, whatever its value, serves many passes.
+	labelled := &metav1.PartialObjectMetadataList{}
+	labelled.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := c.live.List(ctx, labelled, client.HasLabels{v1alpha1.LabelWorkspaceID}); err != nil {
+		return nil, "", fmt.Errorf("list the namespaces of workspaces: %w", err)
+	}
+	bears := false
+	for _, o := range labelled.Items {
+		if o.Labels[v1alpha1.LabelWorkspaceID] != id || o.DeletionTimestamp != nil {
+			continue
+		}
+		if string(o.UID) == bound.NamespaceUID {
+			bears = true
+		} else {
+			bound.Conflict = true
+		}
+	}
+	if bears {
+		return &bound, bound.Namespace, nil
+	}
 	object, err := c.metadata(ctx, "Namespace", client.ObjectKey{Name: bound.Namespace})
 	if err != nil || object == nil || string(object.UID) != bound.NamespaceUID {
 		return nil, "", err
 	}
-	if object.Labels[v1alpha1.LabelWorkspaceID] != id {
-		return nil, bound.Namespace, nil
-	}
-	claims := &metav1.PartialObjectMetadataList{}
-	claims.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-	if err := c.live.List(ctx, claims, client.MatchingLabels{v1alpha1.LabelWorkspaceID: id}); err != nil {
-		return nil, "", fmt.Errorf("list the namespaces of workspace %s: %w", id, err)
-	}
-	for _, other := range claims.Items {
-		bound.Conflict = bound.Conflict || (other.UID != object.UID && other.DeletionTimestamp == nil)
-	}
-	return &bound, bound.Namespace, nil
+	return nil, bound.Namespace, nil
 }
 
 // metadata reads the metadata of a core object, nil when it is absent or being

@@ -64,7 +64,11 @@ func (r *installationReconciler) Reconcile(ctx context.Context, request reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	found, err := r.cluster.examine(ctx, object)
+	all, err := r.cluster.installations(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	found, err := r.cluster.examine(ctx, object, all)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -239,7 +243,7 @@ func (r *uninstallReconciler) Reconcile(ctx context.Context, id string) (reconci
 	if _, err := r.leader.wait(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	_, object, err := r.cluster.installation(ctx, id)
+	_, object, _, err := r.cluster.installation(ctx, id)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -39,7 +39,7 @@ const (
 
 const (
 	// Passes mostly wait for the API server; many at once share their reads.
-	passWorkers = 16
+	passWorkers = 64
 	// approvalWorkers find the keys of approvals.
 	approvalWorkers = 4
 	// summaryDelay is how long an installation's summary of its workspaces waits
@@ -224,7 +224,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	if err := addApprovals(mgr, o.View, &approvalReconciler{
-		cluster: objects, cached: mgr.GetClient(), bindings: bound, statuses: status, store: o.Store, leader: lead, passes: passes,
+		cluster: objects, cached: mgr.GetClient(), view: o.View, bindings: bound, statuses: status, store: o.Store, leader: lead, passes: passes,
 	}); err != nil {
 		return err
 	}

@@ -278,6 +278,18 @@ func (v *View) KeyAt(place Place) (authority.Key, bool) {
 	return authority.Key{InstallationID: installation.ID, WorkspaceID: workspaceID}, ok && installation.ID != ""
 }
 
+// StandsAt is KeyAt while the workspace's bound namespace lives and bears its
+// label.
+func (v *View) StandsAt(place Place) (authority.Key, bool) {
+	key, ok := v.KeyAt(place)
+	if !ok {
+		return key, false
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return key, v.live(key.WorkspaceID) != nil
+}
+
 // SetApproval records the newest watched version of an approval object.
 func (v *View) SetApproval(place Place, seen Approval) {
 	v.mu.Lock()
