@@ -56,14 +56,14 @@ func (m mutant) adjust(p profile, rng *rand.Rand) profile {
 	case mutantEvicted:
 		p.tokens, p.calls, p.people = true, 6, 20
 	case mutantNoStoreEpoch, mutantNoBeat, mutantRowNarrower:
-		p.restores, p.faults = true, 6+rng.IntN(8)
+		p.restores, p.often, p.settled, p.faults = true, true, true, 6+rng.IntN(8)
 	case mutantForShare:
 		p.writers, p.calls, p.grants = true, 40, true
 	case mutantRoundReadsFirst:
 		p.deaf, p.grants, p.restores, p.pace, p.turns, p.calls, p.people, p.faults = true, true, false, time.Second, 250, 12, 3, 1
 	case mutantLeaseUnchecked:
-		p.deaf, p.grants, p.restores, p.pace, p.turns, p.calls, p.people, p.faults = true, true, false, 700*time.Millisecond, 250, 60, 2, 0
-		p.clients, p.watches, p.writers, p.settled, p.tokens = 4, 5, true, true, false
+		p.deaf, p.grants, p.restores, p.pace, p.turns, p.calls, p.people, p.faults = true, true, false, 700*time.Millisecond, 120, 15, 2, 0
+		p.clients, p.watches, p.writers, p.settled, p.tokens, p.harsh = 4, 5, true, true, false, true
 	default:
 	}
 	return p

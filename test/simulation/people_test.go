@@ -48,7 +48,11 @@ func (w *world) edit(change func(a *authority.Approval)) {
 // it.
 func (w *world) somebody() {
 	api := w.api
-	switch w.rng.IntN(34) {
+	does := w.rng.IntN(34)
+	if w.profile.harsh {
+		does = [...]int{6, 11, 15}[does%3]
+	}
+	switch does {
 	case 0, 1, 2, 3:
 		w.api.put(w.draft(readTasks | writeTasks))
 	case 4, 5:

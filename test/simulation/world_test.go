@@ -55,8 +55,10 @@ type profile struct {
 	writers bool
 	// tokens: the plugin's calls carry tokens, and its pods come and go.
 	tokens bool
-	// restores: the store may be lost or come back older.
-	restores bool
+	// restores: the store may be lost or come back older. often: mostly that.
+	restores, often bool
+	// harsh: humans only take away.
+	harsh bool
 	// deaf: the API server goes away as soon as a human has narrowed something.
 	deaf bool
 	// clients is how many plugins call each replica, calls how often each does.
@@ -416,6 +418,10 @@ func (w *world) begin() {
 
 // disturb makes one fault.
 func (w *world) disturb() {
+	if w.profile.often && w.rng.IntN(2) == 0 {
+		w.restore()
+		return
+	}
 	p := w.procs[w.rng.IntN(len(w.procs))]
 	switch w.rng.IntN(17) {
 	case 0, 1:
@@ -467,7 +473,7 @@ func (w *world) disturb() {
 
 // deafen takes the API server out of every replica's reach.
 func (w *world) deafen() {
-	if !w.profile.deaf || w.calm || w.rng.IntN(2) == 0 {
+	if !w.profile.deaf || w.calm || !w.profile.harsh && w.rng.IntN(2) == 0 {
 		return
 	}
 	w.log("api", "goes out of everybody's reach")
