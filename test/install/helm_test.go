@@ -2,8 +2,12 @@ package install_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"io"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,29 +83,35 @@ func (h helm) define(t *testing.T, args ...string) {
 	}
 }
 
-// TestHelm installs, upgrades, rolls back and uninstalls both charts in every order, with
-// the binaries of Helm 3 and 4, in a cluster that collects garbage and deletes
-// namespaces; plugin-host runs, and a plugin has a grant.
-func TestHelm(t *testing.T) {
-	c := startWith(t, controlplane.Options{ControllerManager: true})
-	c.definePeers(t)
+// TestHelm3 and TestHelm4 install, upgrade, roll back and uninstall both charts in every
+// order, in a cluster that collects garbage and deletes namespaces; plugin-host runs, and
+// a plugin has a grant.
+func TestHelm3(t *testing.T) {
+	t.Parallel()
+	lifecycle(t, "helm")
+}
+
+func TestHelm4(t *testing.T) {
+	t.Parallel()
+	lifecycle(t, "helm4")
+}
+
+func lifecycle(t *testing.T, name string) {
+	t.Helper()
+	h := helm{startWith(t, controlplane.Options{ControllerManager: true}), name}
+	h.definePeers(t)
 	binary := buildHost(t)
 	crds, chart := older(t)
-	for _, name := range helms() {
-		h := helm{c, name}
-		t.Run(name, func(t *testing.T) {
-			h.createNamespace(t, namespace, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
-			t.Run("the API server takes every set of values", func(t *testing.T) { h.strictly(t) })
-			t.Run("the definitions come first", func(t *testing.T) { h.definitionsComeFirst(t) })
-			t.Run("upgrade and rollback keep what is granted", func(t *testing.T) { h.upgrades(t, binary, crds, chart) })
-			t.Run("uninstall", func(t *testing.T) {
-				t.Run("in order", func(t *testing.T) { h.uninstallsInOrder(t, binary) })
-				t.Run("the definitions first", func(t *testing.T) { h.uninstallsDefinitionsFirst(t, binary) })
-				t.Run("the namespace first", func(t *testing.T) { h.uninstallsNamespaceFirst(t, binary) })
-			})
-		})
+	h.createNamespace(t, namespace, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	t.Run("the API server takes every set of values", func(t *testing.T) { h.strictly(t) })
+	t.Run("the definitions come first", func(t *testing.T) { h.definitionsComeFirst(t) })
+	t.Run("upgrade and rollback keep what is granted", func(t *testing.T) { h.upgrades(t, binary, crds, chart) })
+	t.Run("uninstall in order", func(t *testing.T) { h.uninstallsInOrder(t, binary) })
+	t.Run("uninstall the definitions first", func(t *testing.T) { h.uninstallsDefinitionsFirst(t, binary) })
+	t.Run("uninstall the namespace first", func(t *testing.T) { h.uninstallsNamespaceFirst(t, binary) })
+	if name == "helm4" {
+		t.Run("take over what kubectl and Helm 3 installed", func(t *testing.T) { h.takesOver(t, crds, chart) })
 	}
-	t.Run("Helm 4 upgrades what kubectl and Helm 3 installed", func(t *testing.T) { c.takesOver(t, crds, chart) })
 }
 
 // definePeers gives the cluster the real definitions of what the chart's optional
@@ -111,6 +121,7 @@ func (c cluster) definePeers(t *testing.T) {
 	for _, peer := range []struct{ module, file string }{
 		{"github.com/cert-manager/cert-manager", "deploy/crds/cert-manager.io_certificates.yaml"},
 		{"github.com/prometheus-operator/prometheus-operator", "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"},
+		{"github.com/prometheus-operator/prometheus-operator", "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"},
 	} {
 		// A file of the module's, which isn't built: the module proxy has it.
 		cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", peer.module)
@@ -214,7 +225,7 @@ func (h helm) upgrades(t *testing.T, binary, crds, chart string) {
 	r = h.startHost(t, h.installed(t, binary, p.dir))
 	h.ready(t)
 	unchanged("a new process", true)
-	h.rotates(t, r, p)
+	h.scrapes(t, r, h.rotates(t, r, p))
 	h.run(t, "rollback", mainRelease, "1")
 	h.run(t, "rollback", crdRelease, "1")
 	unchanged("a rollback", false)
@@ -234,9 +245,9 @@ func (h helm) upgrades(t *testing.T, binary, crds, chart string) {
 	h.clear(t)
 }
 
-// rotates gives the running process another certificate of another authority: no
-// restart, and no moment without one of the two.
-func (h helm) rotates(t *testing.T, r running, p program) {
+// rotates gives the running process another certificate of another authority, which it
+// returns: no restart, and no moment without one of the two.
+func (h helm) rotates(t *testing.T, r running, p program) (authority []byte) {
 	t.Helper()
 	next := chartSecrets(t)
 	if !r.serves(t, p.secrets["ca.crt"]) || r.serves(t, next["ca.crt"]) {
@@ -257,6 +268,43 @@ func (h helm) rotates(t *testing.T, r running, p program) {
 			t.Fatal("it doesn't take up a new certificate")
 		}
 	}
+	return next["ca.crt"]
+}
+
+// scrapes reads the metrics as the chart's ServiceMonitor says: verified by the Secret's
+// authority, and with a token of who may have them. Nobody else gets any.
+func (h helm) scrapes(t *testing.T, r running, authority []byte) {
+	t.Helper()
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		t.Fatal("the authority holds no certificate")
+	}
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		RootCAs: roots, ServerName: host + "." + namespace + ".svc", MinVersion: tls.VersionTLS13,
+	}}}
+	defer client.CloseIdleConnections()
+	h.kubectl(t, "--namespace", namespace, "create", "serviceaccount", "scraper")
+	h.kubectl(t, "create", "clusterrolebinding", "scraper", "--clusterrole=plugin-host-metrics-reader", "--serviceaccount="+namespace+":scraper")
+	for account, want := range map[string]int{"scraper": http.StatusOK, "default": http.StatusForbidden, "": http.StatusUnauthorized} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.metrics+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if account != "" {
+			request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(h.kubectl(t, "--namespace", namespace, "create", "token", account)))
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != want || (want == http.StatusOK) != strings.Contains(string(text), "plugin_host_") {
+			t.Errorf("the metrics for %q: %s, %v, want %d\n%.300s", account, response.Status, err, want, text)
+		}
+	}
+	h.kubectl(t, "delete", "clusterrolebinding", "scraper")
+	h.kubectl(t, "--namespace", namespace, "delete", "serviceaccount", "scraper")
 }
 
 func (h helm) uninstallsInOrder(t *testing.T, binary string) {

@@ -45,6 +45,7 @@ type program struct {
 // running is a process of it.
 type running struct {
 	address string
+	metrics string
 	secrets map[string][]byte
 	cmd     *exec.Cmd
 	ended   chan struct{}
@@ -83,7 +84,7 @@ func (c cluster) runHost(t *testing.T) running {
 // test at the latest.
 func (c cluster) startHost(t *testing.T, p program) running {
 	t.Helper()
-	r := running{address: freeAddress(t), secrets: p.secrets, ended: make(chan struct{}), log: &safeBuffer{}}
+	r := running{address: freeAddress(t), metrics: freeAddress(t), secrets: p.secrets, ended: make(chan struct{}), log: &safeBuffer{}}
 	mount(t, filepath.Join(p.dir, "tls"), p.secrets, "tls.crt", "tls.key")
 	mount(t, filepath.Join(p.dir, "cursor-keys"), p.secrets, "keys")
 	if err := os.MkdirAll(filepath.Join(p.dir, "data"), 0o700); err != nil {
@@ -94,7 +95,7 @@ func (c cluster) startHost(t *testing.T, p program) running {
 	for i := range args {
 		args[i] = strings.NewReplacer(
 			"/var/lib/plugin-host", filepath.Join(p.dir, "data"), "/etc/plugin-host", p.dir,
-			"$(POD_NAMESPACE)", namespace, "=:8443", "="+r.address, "=:8081", "="+health, "=:9443", "="+freeAddress(t),
+			"$(POD_NAMESPACE)", namespace, "=:8443", "="+r.address, "=:8081", "="+health, "=:9443", "="+r.metrics,
 		).Replace(args[i])
 	}
 	args = append(args, "--kubeconfig="+c.kubeconfigOfHost(t, p.dir), "--seed-file="+seedFile(t, p.dir))
