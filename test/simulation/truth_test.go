@@ -651,9 +651,9 @@ func (h *truth) converged() {
 	}
 }
 
-func (h *truth) convergedRow(key authority.Key) {
+// intent is what the objects ask for now, all of it watched.
+func (h *truth) intent(key authority.Key) authority.Intent {
 	w, api := h.w, h.w.api
-	row := w.db.row(key)
 	in := authority.Intent{Policy: api.policy, WatchedFrom: 1}
 	if i := api.installation; i != nil && i.ID == key.InstallationID {
 		in.Installation = i
@@ -667,6 +667,13 @@ func (h *truth) convergedRow(key authority.Key) {
 		approval.Checked = a.Checked && w.db.distrusted[a.UID] < a.Generation
 		in.Approval = &approval
 	}
+	return in
+}
+
+func (h *truth) convergedRow(key authority.Key) {
+	w, api := h.w, h.w.api
+	row := w.db.row(key)
+	in := h.intent(key)
 	now := epoch.Add(w.now).Truncate(time.Microsecond)
 	if row.Hold != nil || row.Starting {
 		w.fail("liveness", "the row of %s stays held or under a mark at revision %d", key.InstallationID, row.Revision)
