@@ -12,7 +12,16 @@
 // its exclusive lock first (I5, I8). Locks are taken in this order: workspace,
 // leader, installation, then rows (authority, idempotency, domain rows,
 // journal, head). A transaction locks at most one workspace and moves at most
-// one authority row.
+// one authority row; one that is in no workspace takes one other lock by name in
+// the workspace's place (lease, state, archive, cuts, roots). A new store epoch
+// moves no row: a row that was written in an earlier one is Starting.
+//
+// The store vouches for its rows while its lease runs, by its own clock, and once
+// its epoch is complete (Tx.Current, Snapshot.Current). Both come with the
+// statement that a transaction or a read begins with. The lease is looked at
+// again just before COMMIT wherever a command relied on it: nothing that it
+// authorised commits later than its end, but for a COMMIT under way and for what
+// the database lets a transaction idle, both at most 2 s on PostgreSQL.
 //
 // It imports contract, domain, authority, journal, command, query and fence; no
 // engine and no Kubernetes client.

@@ -125,9 +125,10 @@ func (t *tx) UpdateTask(task domain.Task) error {
 	if err != nil {
 		return err
 	}
+	id := task.ID // all that check keeps of it
 	one := func(rows int64) error {
 		if rows != 1 {
-			return fmt.Errorf("update task %s: it has %d current rows: %w", task.ID, rows, ErrWorkspaceBound)
+			return fmt.Errorf("update task %s: it has %d current rows: %w", id, rows, ErrWorkspaceBound)
 		}
 		return nil
 	}

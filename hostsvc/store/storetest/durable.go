@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"reflect"
@@ -277,6 +278,51 @@ func testRestart(t *testing.T, d Database) {
 	}
 	if w.term.LeaderEpoch != term.LeaderEpoch+1 {
 		t.Errorf("the term went from %+v to %+v", term, w.term)
+	}
+}
+
+// A database of the first schema, with what a Host wrote into it, is brought up
+// to date: its rows stay, and nothing is in force until they have been compared
+// with the history.
+func testFirstSchema(t *testing.T, d Database) {
+	engine := d.Open(t)
+	first, err := fs.ReadFile(engine.Migrations(), "0001_init.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := engine.Begin(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := activeRow(key("w"), 3).Vector.Sum()
+	err = errors.Join(tx.Script(string(first)), tx.Script(`CREATE TABLE schema_version (version bigint NOT NULL);
+		INSERT INTO schema_version (version) VALUES (1);
+		INSERT INTO store (id, store_id, store_epoch, leader_epoch) VALUES (1, 'the-store', 1, 7);
+		INSERT INTO rooted (kind, chain, position, hash) VALUES ('entries', 'v', 2, 'h');`))
+	_, failed := tx.Exec(`INSERT INTO authority (installation_id, workspace_id, revision, act, state, granted, declared,
+		required, allowed, gates, starting, manifest_digest, vector_sum, vector, seen_uid, seen_generation, seen_gone,
+		seen_revoked, actor, assurance, cause, reason, approved_by, audit_id, event_hash, unproven, store_epoch,
+		leader_epoch, changes) VALUES ($1, 'w', 3, '3-abcdef', 1, 1, 1, 0, 1, 0, 0, $2, $3, '{"WorkspaceID":"w"}', 'uid',
+		4, 0, 0, 'ann', 'Claimed', 'Human', '', 'ann', 'a', 'h', 1, 1, 7, 3)`, installation, testDigest, sum[:])
+	if err := errors.Join(err, failed, tx.Commit(), engine.Close()); err != nil {
+		t.Fatal(err)
+	}
+
+	w := openFresh(t, d.Open(t))
+	row := w.row("w")
+	if row.Revision != 3 || row.Starting || !row.Unproven || row.ApprovedBy != "ann" || row.ApprovedVia != "" || row.ConfirmedBy != "" {
+		t.Errorf("the row is %+v", row)
+	}
+	if round := w.round(); round.StoreID != "the-store" || round.StoreEpoch != 1 || round.Complete || round.Beat != 0 || w.current() {
+		t.Errorf("a round begins with %+v", round)
+	}
+	w.term, err = Vouch(t.Context(), w.Store)
+	w.must(err)
+	if !w.current() || w.term.LeaderEpoch != 8 {
+		t.Errorf("in term %+v the store vouches for its rows: %t", w.term, w.current())
+	}
+	if next := w.grant("w"); next.Revision != 4 {
+		t.Errorf("the next revision is %d", next.Revision)
 	}
 }
 

@@ -95,6 +95,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"ContextRevisionGrows", testContextRevision},
 		{"RestartKeepsEverything", testRestart},
 		{"CrashLosesNothingAnswered", testCrash},
+		{"FirstSchemaIsBroughtUpToDate", testFirstSchema},
 		{"NewerSchemaIsRefused", testNewerSchema},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, fresh(t)) })
