@@ -44,7 +44,7 @@ func newOperations(ctx context.Context, s settings, log *slog.Logger) (*operatio
 	if err != nil {
 		return nil, fmt.Errorf("make the metrics: %w", err)
 	}
-	tracing, err := telemetry.NewTracing(ctx, os.Getenv)
+	tracing, err := telemetry.NewTracing(ctx, os.Getenv, log)
 	if err != nil {
 		return nil, fmt.Errorf("set up traces: %w", err)
 	}

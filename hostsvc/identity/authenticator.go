@@ -37,6 +37,8 @@ const (
 	// maxQuestionsOfOne those about one ServiceAccount, which wait included.
 	maxQuestions      = 64
 	maxQuestionsOfOne = 16
+	// maxLooks bounds the live reads of pods in flight, of one plugin each.
+	maxLooks = 32
 	// maxTokens bounds the tokens in memory; a pod has one or two at a time.
 	maxTokens = 16 << 10
 	// maxRefusals bounds the refused tokens and the absent pods in memory.
@@ -83,6 +85,7 @@ type Authenticator struct {
 	absent    *memory[podKey, struct{}]
 	asking    singleflight.Group
 	questions *places
+	looking   chan struct{}
 
 	made time.Time
 	// standings are by account. The map is replaced, never changed.
@@ -127,6 +130,7 @@ func NewAuthenticator(config Config) *Authenticator {
 		refused:   newMemory[tokenKey, string](maxRefusals),
 		absent:    newMemory[podKey, struct{}](maxRefusals),
 		questions: newPlaces(maxQuestions, maxQuestionsOfOne),
+		looking:   make(chan struct{}, maxLooks),
 		made:      config.Now(), arrived: make(chan struct{}, 1),
 	}
 	if a.observer == nil {

@@ -137,12 +137,15 @@ func (a *Authenticator) join(ctx context.Context, st *standing, notBefore time.T
 	if s := st.seen.Load(); s != nil && !s.begun.Before(notBefore) {
 		return nil, s, nil
 	}
+	now := a.now()
+	failed := !st.failed.IsZero()
+	if failed && (st.flight != nil || now.Sub(st.failed) < failurePause) {
+		// The API server is away: whoever began the next look waits for it, and the
+		// others are told at once.
+		return nil, nil, unavailable(CauseNoAnswer, fmt.Errorf("the pods of ServiceAccount %s/%s could not be read a moment ago", st.account.Namespace, st.account.Name))
+	}
 	if st.flight != nil {
 		return st.flight, nil, nil
-	}
-	now := a.now()
-	if !st.failed.IsZero() && now.Sub(st.failed) < failurePause {
-		return nil, nil, unavailable(CauseNoAnswer, fmt.Errorf("the pods of ServiceAccount %s/%s could not be read a moment ago", st.account.Namespace, st.account.Name))
 	}
 	f := &flight{done: make(chan struct{})}
 	st.flight = f
@@ -158,6 +161,9 @@ func (a *Authenticator) fly(ctx context.Context, st *standing, f *flight, pause 
 		timer := time.NewTimer(pause)
 		<-timer.C
 	}
+	// Each has the whole of its time, however many plugins come at once.
+	a.looking <- struct{}{}
+	defer func() { <-a.looking }()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	begun := a.now()

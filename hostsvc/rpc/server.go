@@ -56,8 +56,10 @@ const (
 	streamGrace = time.Second
 	// connectionGrace is what its calls in flight have to end then.
 	connectionGrace = 30 * time.Second
-	// readyEvery is how often readiness is asked for.
-	readyEvery = time.Second
+	// readyEvery is how often readiness is asked for, readyTimeout what it has to
+	// answer: a database that hangs is not ready.
+	readyEvery   = time.Second
+	readyTimeout = 3 * time.Second
 )
 
 // publicMethods are the RPCs that ask for no identity, each with its reason.
@@ -250,7 +252,9 @@ func (s *Server) watchReadiness(ctx context.Context) {
 	defer ticker.Stop()
 	was := false
 	for {
-		err := s.ready(ctx)
+		asking, cancel := context.WithTimeout(ctx, readyTimeout)
+		err := s.ready(asking)
+		cancel()
 		if ctx.Err() != nil {
 			return
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -36,8 +38,9 @@ type Tracing struct {
 
 // NewTracing exports spans by OTLP over gRPC when the standard variables say so:
 // an endpoint is named, or the exporter "otlp" is. Nothing is traced otherwise.
-// It doesn't wait for a collector; getenv is os.Getenv.
-func NewTracing(ctx context.Context, getenv func(string) string) (*Tracing, error) {
+// It doesn't wait for a collector, and logs what can't be exported; getenv is
+// os.Getenv.
+func NewTracing(ctx context.Context, getenv func(string) string, log *slog.Logger) (*Tracing, error) {
 	on, err := tracingWanted(getenv)
 	if err != nil || !on {
 		return &Tracing{}, err
@@ -52,6 +55,8 @@ func NewTracing(ctx context.Context, getenv func(string) string) (*Tracing, erro
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("describe this process to the collector of traces: %w", err), exporter.Shutdown(ctx))
 	}
+	// The SDK tells its failures to the process as a whole, and by no other way.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("Spans are lost", "error", err) }))
 	return &Tracing{provider: sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))}, nil
 }
 

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -31,7 +32,7 @@ func TestTracingIsOffUntilTheStandardVariablesAskForIt(t *testing.T) {
 		}, on: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			tracing, err := NewTracing(t.Context(), func(name string) string { return test.env[name] })
+			tracing, err := NewTracing(t.Context(), func(name string) string { return test.env[name] }, slog.New(slog.DiscardHandler))
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Errorf("got %v, want it to name %s", err, test.err)
@@ -102,7 +103,7 @@ func TestSpansReachTheCollector(t *testing.T) {
 	for name, value := range env {
 		t.Setenv(name, value)
 	}
-	tracing, err := NewTracing(t.Context(), func(name string) string { return env[name] })
+	tracing, err := NewTracing(t.Context(), func(name string) string { return env[name] }, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

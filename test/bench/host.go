@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
@@ -32,6 +33,7 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/query"
 	"github.com/kandev/plugin-host/hostsvc/rpc"
 	"github.com/kandev/plugin-host/hostsvc/store"
+	"github.com/kandev/plugin-host/hostsvc/telemetry"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
@@ -233,9 +235,16 @@ func (b *bench) start(ctx context.Context, engine store.Engine, durable bool) (*
 	if err != nil {
 		return nil, err
 	}
+	// Calls are counted, as in the product.
+	measured, err := telemetry.NewMetrics(prometheus.NewRegistry(), time.Now)
+	if err != nil {
+		return nil, err
+	}
+	receipts = measured.Receipts(receipts)
 	config := b.config
+	config.Observer = measured
 	config.Identity = identity.NewAuthenticator(identity.Config{
-		Reviewer: b.issuer, Cluster: objects{}, Directory: directory{view}, Now: time.Now,
+		Reviewer: b.issuer, Cluster: objects{}, Directory: directory{view}, Now: time.Now, Observer: measured,
 	})
 	config.Reader = &query.Reader{
 		Store: s, View: view, Receipts: receipts, Cursors: cursors, Now: time.Now, NewAuditID: uuid.NewString,
