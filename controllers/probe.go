@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,13 +37,17 @@ func (p *proof) prove(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	group, running := errgroup.WithContext(ctx)
 	for _, name := range v1alpha1.AdmissionPolicies() {
-		if err := p.inspect(ctx, name); err != nil {
-			return "", err
-		}
-		if err := p.try(ctx, name); err != nil {
-			return "", err
-		}
+		group.Go(func() error {
+			if err := p.inspect(running, name); err != nil {
+				return err
+			}
+			return p.try(running, name)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return "", err //nolint:wrapcheck // each says what it did
 	}
 	// What was tried is what is pinned only if it is still there.
 	after, err := p.pinsNow(ctx)

@@ -28,8 +28,11 @@ const (
 	// while something is.
 	proofEvery = 30 * time.Second
 	proofRetry = 2 * time.Second
+	// proofPause is the least time between a change and the attempt that it causes:
+	// somebody who edits a policy all the time must not keep the API server busy.
+	proofPause = 200 * time.Millisecond
 	// proofTimeout bounds one attempt.
-	proofTimeout = 5 * time.Second
+	proofTimeout = 10 * time.Second
 	// proofPatience is how many attempts in a row may stay without an answer before
 	// what they ask counts as not so.
 	proofPatience = 3
@@ -62,12 +65,12 @@ type proof struct {
 	// writtenAnew tells whether a version of an object after since, and up to
 	// generation, is of a write that the policies check whole.
 	writtenAnew func(ctx context.Context, object fence.Object, since, generation int64) (bool, error)
-	// turned is told each time that the leader finds the proof lost or regained;
-	// then resume is to have computed again what waited for it.
+	// turned is told each time that the leader finds the proof lost or regained.
 	turned func(turn)
 	// observed is told what each attempt has found, unless that is unknown.
 	observed func(proven bool)
-	resume   func(context.Context) error
+	// resume is to have computed again what waited for the proof.
+	resume func(context.Context) error
 
 	// wake asks for an attempt at once.
 	wake chan struct{}
@@ -173,6 +176,13 @@ func (p *proof) Start(ctx context.Context) error {
 		select {
 		case <-wait.C:
 		case <-wake:
+			pause := time.NewTimer(proofPause)
+			select {
+			case <-pause.C:
+			case <-begins:
+			case <-ctx.Done():
+			}
+			pause.Stop()
 		case <-begins:
 			// What only the leader may record, it now may.
 		case <-ctx.Done():
@@ -375,27 +385,31 @@ func (p *proof) publish(ctx context.Context, policy string, next standing) {
 	case next.state == proofUnknown && known:
 		p.known = make(chan struct{})
 	}
+	other := next.state == proofHeld && next.pins != p.pins
 	p.standing = next
 	turned := p.told != was
 	p.mu.Unlock()
 	if next.state != proofUnknown {
 		p.observed(next.state == proofHeld)
 	}
-	if !turned {
-		return
+	if turned {
+		p.tell(policy, next, was == proofUnknown)
 	}
-	if next.state == proofHeld {
-		p.log.Info("The admission policies are in force: acts are admitted")
-	} else {
-		p.log.Info("The admission policies are not in force: no act is admitted", "why", next.why)
-	}
-	p.turned(turn{policy: policy, held: next.state == proofHeld, why: next.why, first: was == proofUnknown})
-	if next.state != proofHeld {
+	if !leading || !other {
 		return
 	}
 	if err := p.resume(ctx); err != nil && ctx.Err() == nil {
 		p.log.Error(err, "What waited for the admission policies waits on, until something else moves it")
 	}
+}
+
+func (p *proof) tell(policy string, now standing, first bool) {
+	if now.state == proofHeld {
+		p.log.Info("The admission policies are in force: acts are admitted")
+	} else {
+		p.log.Info("The admission policies are not in force: no act is admitted", "why", now.why)
+	}
+	p.turned(turn{policy: policy, held: now.state == proofHeld, why: now.why, first: first})
 }
 
 // turn is a change of the standing that the leader has noticed.
@@ -424,11 +438,8 @@ func (p *proof) checked(ctx context.Context, row *authority.Row, object fence.Ob
 	if now.state != proofHeld || a.Generation <= upTo {
 		return false, nil
 	}
-	if row.Seen.UID == a.UID && row.Seen.Generation >= a.Generation {
-		// That it is not distrusted was settled when it was processed.
-		return true, nil
-	}
-	if upTo > 0 {
+	// Of a version that was processed, that it is not distrusted was settled then.
+	if processed := row.Seen.UID == a.UID && row.Seen.Generation >= a.Generation; upTo > 0 && !processed {
 		// The policies let everybody narrow, and a second human confirm: who did so
 		// with a version that nobody has checked has checked nothing of what is left.
 		anew, err := p.writtenAnew(ctx, object, upTo, a.Generation)
