@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -180,20 +183,43 @@ func (h *history) live(ctx context.Context, c *cluster, name, workspaceID string
 	return nil
 }
 
-// join adds the events of an archive.
+// join adds the events of an archive that wanted asks for.
 func (h *history) join(ctx context.Context, o auditOptions, wanted func(authority.Event) bool) error {
-	archive, err := open(ctx, o)
+	if !strings.Contains(o.archive, "://") {
+		file, err := os.Open(o.archive)
+		if err != nil {
+			return err //nolint:wrapcheck // it names the path
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		return h.decode(o.archive, file, wanted)
+	}
+	asker, err := newAsker(o)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = archive.Close() }() // it was only read
+	// A Host answers for one grant at a time.
+	for _, key := range h.keys() {
+		body, err := asker.ask(ctx, key)
+		if err != nil {
+			return err
+		}
+		err = h.decode(o.archive, body, wanted)
+		_ = body.Close() // it was only read
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *history) decode(name string, archive io.Reader, wanted func(authority.Event) bool) error {
 	for event, err := range auditlog.Decode(archive) {
 		if line, ok := errors.AsType[*auditlog.LineError](err); ok {
-			h.unread = append(h.unread, o.archive+": "+line.Error())
+			h.unread = append(h.unread, name+": "+line.Error())
 			continue
 		}
 		if err != nil {
-			return reading{doing: "read the archive " + o.archive, err: err}
+			return reading{doing: "read the archive " + name, err: err}
 		}
 		if wanted(event) {
 			h.events = append(h.events, event)
@@ -202,25 +228,42 @@ func (h *history) join(ctx context.Context, o auditOptions, wanted func(authorit
 	return nil
 }
 
-// open opens a file or asks a Host.
-func open(ctx context.Context, o auditOptions) (io.ReadCloser, error) {
-	if !strings.Contains(o.archive, "://") {
-		file, err := os.Open(o.archive)
-		return file, err //nolint:wrapcheck // it names the path
+// keys are the grants that the cluster shows anything of.
+func (h *history) keys() []authority.Key {
+	set := map[authority.Key]bool{}
+	for key := range h.published {
+		set[key] = true
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.archive, http.NoBody)
-	if err != nil {
-		return nil, problem{what: fmt.Sprintf("--archive: %q is no URL", o.archive)}
+	for _, e := range h.events {
+		set[e.Row.Key] = true
 	}
+	return slices.SortedFunc(maps.Keys(set), func(a, b authority.Key) int {
+		return cmp.Or(cmp.Compare(a.InstallationID, b.InstallationID), cmp.Compare(a.WorkspaceID, b.WorkspaceID))
+	})
+}
+
+// asker asks a Host for its archive.
+type asker struct {
+	url    *url.URL
+	token  string
+	client *http.Client
+}
+
+func newAsker(o auditOptions) (*asker, error) {
+	address, err := url.Parse(o.archive)
+	if err != nil || address.Host == "" || address.Scheme != "https" && address.Scheme != "http" {
+		return nil, problem{what: fmt.Sprintf("--archive: %q is no URL of a Host", o.archive)}
+	}
+	a := &asker{url: address}
 	if o.tokenFile != "" {
 		token, err := os.ReadFile(o.tokenFile)
 		if err != nil {
 			return nil, err //nolint:wrapcheck // it names the path
 		}
-		if request.URL.Scheme != "https" {
+		if address.Scheme != "https" {
 			return nil, problem{what: "--token-file: a token goes over https only"}
 		}
-		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		a.token = strings.TrimSpace(string(token))
 	}
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
 	if o.caFile != "" {
@@ -234,14 +277,30 @@ func open(ctx context.Context, o auditOptions) (io.ReadCloser, error) {
 		}
 	}
 	// No redirect: the token is for this server.
-	asker := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	response, err := asker.Do(request)
+	a.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return a, nil
+}
+
+func (a *asker) ask(ctx context.Context, key authority.Key) (io.ReadCloser, error) {
+	address := *a.url
+	address.RawQuery = url.Values{"installation": {key.InstallationID}, "workspace": {key.WorkspaceID}}.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the archive: %w", err)
+	}
+	if a.token != "" {
+		request.Header.Set("Authorization", "Bearer "+a.token)
+	}
+	response, err := a.client.Do(request)
 	if err != nil {
 		return nil, reading{doing: "ask for the archive", err: err}
 	}
 	if response.StatusCode != http.StatusOK {
 		_ = response.Body.Close()
-		return nil, problem{what: "ask for the archive: " + hostOf(o.archive) + " answers " + response.Status, hint: "the URL ends in " + auditlog.Path + "; the token needs the right to read it"}
+		return nil, problem{
+			what: "ask for the archive: " + hostOf(a.url.String()) + " answers " + response.Status,
+			hint: "the URL ends in " + auditlog.Path + "; the token is of somebody whom the ClusterRole " + roleAuditor + " is bound to",
+		}
 	}
 	return response.Body, nil
 }

@@ -143,6 +143,7 @@ var unstable = []struct {
 	{regexp.MustCompile(`\b(\d+)-[a-z2-7]{6}\b`), "$1-<act>"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`), "<time>"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "<time>"},
+	{regexp.MustCompile(`default "[^"]*kubectl-cache"`), "default <cache>"},
 	{regexp.MustCompile(`https?://127\.0\.0\.1:\d+`), "<server>"},
 }
 

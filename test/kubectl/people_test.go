@@ -118,18 +118,26 @@ func TestAuditProvesTheChain(t *testing.T) {
 	golden(t, "audit-broken", replaced(both(must(t, 2, world.Ada, "audit", "chained", "-n", "team-a", "--archive", broken)), files.path))
 
 	// The Host's archive, with a token.
+	answered := 0
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != auditlog.Path || r.Header.Get("Authorization") != "Bearer s3cret" {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
+		// It answers for one grant, as the Host does.
 		w.Header().Set("Content-Type", auditlog.ContentType)
-		_, _ = w.Write([]byte(export))
+		if r.URL.Query().Get("installation") == o.Status.InstallationID && r.URL.Query().Get("workspace") == "team-a" {
+			answered++
+			_, _ = w.Write([]byte(export))
+		}
 	}))
 	t.Cleanup(server.Close)
 	ca := files.write("ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate(server).Raw})))
 	token := files.write("token", "s3cret\n")
 	must(t, 0, world.Ada, "audit", "--all", "--archive", server.URL+auditlog.Path, "--token-file", token, "--ca-file", ca)
+	if answered != 1 {
+		t.Errorf("the archive of chained was asked for %d times", answered)
+	}
 	wrong := files.write("wrong", "guess")
 	r := must(t, 1, world.Ada, "audit", "--all", "--archive", server.URL+auditlog.Path, "--token-file", wrong, "--ca-file", ca)
 	golden(t, "audit-forbidden", both(r))
