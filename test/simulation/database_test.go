@@ -364,9 +364,7 @@ func (t *txn) wrote() bool { return len(t.entries)+len(t.others)+len(t.order) > 
 // commandTx is the transaction as one command sees it.
 type commandTx struct {
 	command.TaskTx
-	t     *txn
-	idem  string
-	entry *journal.Entry
+	t *txn
 }
 
 func (c *commandTx) AuthorityRow(key authority.Key) (*authority.Row, error) {

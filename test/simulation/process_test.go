@@ -39,7 +39,9 @@ type process struct {
 	cursor [kinds]int
 	listed [kinds]bool
 	watch  watch
-	pod    podState
+	// history is the store and its epoch for which the watch's history counts.
+	history string
+	pod     podState
 	// goneUID is the last pod that the watch has shown to be gone, tokens the
 	// reviewed ones and how long they are remembered.
 	goneUID string
@@ -91,6 +93,7 @@ func (p *process) start() {
 	p.cursor, p.listed = [kinds]int{-1, -1, -1, -1, -1}, [kinds]bool{}
 	p.watch, p.pod, p.goneUID, p.tokens = watch{}, podState{}, "", map[string]time.Duration{}
 	p.queue, p.urgent, p.jobs, p.rounds = nil, nil, nil, 0
+	p.history = p.w.db.id + fmt.Sprint(p.w.db.storeEpoch)
 	p.cache = map[authority.Key]authority.Row{}
 	p.admitted, p.processed = map[versionName]bool{}, map[versionName]bool{}
 	if p.w.db.bound.ID != "" {
@@ -366,6 +369,11 @@ func (p *process) lead(a *actor) {
 			}
 		}
 		w.db.leaderEpoch++
+		if p.history != w.db.id+fmt.Sprint(w.db.storeEpoch) {
+			// What was held in another store, or before it was put back, is gone: the
+			// history counts as unwatched.
+			p.history, p.watch.from = w.db.id+fmt.Sprint(w.db.storeEpoch), p.watch.last.generation
+		}
 		p.term, p.again = w.db.term(), false
 		for !p.compare(a) {
 			a.at("compares again")
@@ -560,7 +568,7 @@ func (p *process) pass(port *ports, pass *fence.Pass, key authority.Key) (fence.
 		err := fmt.Errorf("revision %d was published and the store is at %d: %w", seen, row.Revision, fence.ErrHistoryLost)
 		return fence.Result{}, errors.Join(err, pass.Tell(ctx, key, err))
 	}
-	return pass.Run(ctx, p.term, key) //nolint:wrapcheck // it says what it did
+	return pass.Run(ctx, p.term, key)
 }
 
 // freshen runs rounds.
@@ -599,7 +607,7 @@ func (c *ports) round() error {
 	if p.noStore {
 		return errNoStore
 	}
-	db, begun, storeEpoch, beats := w.db, w.db.clock(), w.db.storeEpoch, w.db.beat
+	db, begun, storeEpoch := w.db, w.db.clock(), w.db.storeEpoch
 	if last.ahead(db) && w.mutant != mutantNoBeat {
 		p.again = p.leading
 		return errors.New("the store is not what it was")
@@ -622,13 +630,12 @@ func (c *ports) round() error {
 	case w.db.storeEpoch != storeEpoch || w.db != db:
 		return fence.ErrDeposed
 	}
-	db.leaseFrom = begun
 	if db.leaseUntil > begun+lease {
 		return nil
 	}
-	db.leaseUntil = begun + lease
+	db.leaseFrom, db.leaseUntil = begun, begun+lease
 	db.beat++
-	beats = db.beat
+	beats := db.beat
 	c.a.at("writes the beat")
 	if p.noAPI {
 		return errNoAPI

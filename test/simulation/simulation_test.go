@@ -27,7 +27,7 @@ func play(seed uint64, m mutant, tell bool, ts *threads) (*failure, *world) {
 	if failed != nil && !tell {
 		w = newWorld(seed, m, ts)
 		w.tracing = true
-		return w.run(), w
+		failed = w.run()
 	}
 	return failed, w
 }

@@ -440,7 +440,8 @@ func (h *truth) published(key authority.Key, revision uint64) {
 func (h *truth) committed(e entry) {
 	w := h.w
 	row := w.db.row(e.key)
-	if h.committedOps[e.idem]++; h.committedOps[e.idem] > 1 && !w.restored {
+	h.committedOps[e.idem]++
+	if h.committedOps[e.idem] > 1 && !w.restored {
 		w.fail("I9", "a command commits twice")
 	}
 	h.allowed(row, e.revision, contract.WriteTasks, e.journal.At, "a write commits")

@@ -25,6 +25,8 @@ const (
 	historyWait = 2 * time.Second
 	// settleTurns bounds how long a healthy world may take to come to rest.
 	settleTurns = 20_000
+	// roundTurns is how many turns of a calm world pass between two rounds.
+	roundTurns = 1_000
 	// settleRounds is how often the leader may change, or a store epoch begin,
 	// before a healthy world must be at rest.
 	settleRounds = 4
@@ -129,7 +131,7 @@ func newWorld(seed uint64, m mutant, ts *threads) *world {
 
 // worldFor is the kind of schedule in which a mutant would matter, without it.
 func worldFor(seed uint64, m mutant, ts *threads) *world {
-	w := &world{threads: ts, seed: seed, rng: rand.New(rand.NewPCG(seed, 0x5eed))} //nolint:gosec // a schedule must repeat
+	w := &world{threads: ts, seed: seed, rng: rand.New(rand.NewPCG(seed, 0x5eed))}
 	w.profile = draw(w.rng)
 	if m != "" {
 		w.profile = m.adjust(w.profile, w.rng)
@@ -584,14 +586,20 @@ func (w *world) leader() *process {
 // rest plays until nothing is left to do.
 func (w *world) rest() {
 	idle := 0
-	for range settleTurns {
+	for i := range settleTurns {
+		if i%roundTurns == roundTurns-1 {
+			for _, p := range w.procs {
+				p.rounds++
+			}
+		}
 		w.pass(time.Millisecond)
 		if w.rng.IntN(3) > 0 && w.resume() || w.deliver() || w.resume() {
 			idle = 0
 			continue
 		}
 		// Nothing but time is waited for.
-		if idle++; idle > 5 {
+		idle++
+		if idle > 5 {
 			return
 		}
 		w.pass(500 * time.Millisecond)
