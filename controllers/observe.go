@@ -54,7 +54,7 @@ func (o observedPasses) Reconcile(ctx context.Context, key authority.Key) (recon
 	ctx, end := o.observer.Pass(ctx, key)
 	result, err := o.TypedReconciler.Reconcile(ctx, key)
 	end(err)
-	return result, err
+	return result, err //nolint:wrapcheck // it is the one that is observed
 }
 
 // observedHistory tells observer of each wait for the watch.
