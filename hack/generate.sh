@@ -19,6 +19,6 @@ copy_to() {
 copy_to charts/plugin-host-crds/files config/crd/bases/*.yaml
 copy_to charts/plugin-host/files/rbac config/rbac/*.yaml
 rm charts/plugin-host/files/rbac/kustomization.yaml
-copy_to charts/plugin-host/files/monitoring config/monitoring/prometheus_rule.yaml
+copy_to charts/plugin-host/files/monitoring config/monitoring/{prometheus_rule.yaml,dashboard.json}
 
 go generate ./...

@@ -67,7 +67,8 @@ func helms() []string { return []string{"helm", "helm4"} }
 var free = []string{
 	"global", "podAnnotations", "podLabels", "nodeSelector", "tolerations[]", "affinity", "topologySpreadConstraints[]",
 	"service.annotations", "resources.requests", "resources.limits", "networkPolicy.pluginNamespaces.matchLabels", "networkPolicy.monitoringNamespaces.matchLabels",
-	"metrics.serviceMonitor.labels", "metrics.prometheusRule.labels", "metrics.serviceMonitor.tlsConfig",
+	"metrics.serviceMonitor.labels", "metrics.prometheusRule.labels", "metrics.dashboard.labels",
+	"metrics.serviceMonitor.tlsConfig",
 }
 
 // TestSchemaKnowsEveryValue: each value of values.yaml is in the schema and, but for
