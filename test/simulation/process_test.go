@@ -72,6 +72,8 @@ type watch struct {
 	pending []version
 	last    version
 	from    int64
+	// begun counts how often it has begun.
+	begun int
 }
 
 type version struct {
@@ -243,7 +245,7 @@ func (p *process) handleAll(a *actor) {
 	waiting := func() bool { return len(p.watch.pending) > 0 }
 	for {
 		a.until(waiting)
-		prev, cur := p.watch.last, p.watch.pending[0]
+		prev, cur, begun := p.watch.last, p.watch.pending[0], p.watch.begun
 		a.at("handles a version")
 		if err := port.handle(prev, cur); err != nil {
 			p.w.log(a.name, "can't: %v", err)
@@ -252,6 +254,9 @@ func (p *process) handleAll(a *actor) {
 			continue
 		}
 		w := &p.watch
+		if w.begun != begun {
+			continue
+		}
 		if i := slices.Index(w.pending, cur); i >= 0 {
 			w.pending = slices.Delete(w.pending, 0, i+1)
 		}
@@ -369,11 +374,7 @@ func (p *process) lead(a *actor) {
 			}
 		}
 		w.db.leaderEpoch++
-		if p.history != w.db.id+fmt.Sprint(w.db.storeEpoch) {
-			// What was held in another store, or before it was put back, is gone: the
-			// history counts as unwatched.
-			p.history, p.watch.from = w.db.id+fmt.Sprint(w.db.storeEpoch), p.watch.last.generation
-		}
+		p.forget()
 		p.term, p.again = w.db.term(), false
 		for !p.compare(a) {
 			a.at("compares again")
@@ -387,6 +388,22 @@ func (p *process) lead(a *actor) {
 			p.depose(a)
 		}
 		p.leading = false
+	}
+}
+
+// forget makes the watch begin anew in another store, or in another epoch of it:
+// what was held before is gone, so nothing counts as handled but what stands there
+// now.
+func (p *process) forget() {
+	epoch := p.w.db.id + fmt.Sprint(p.w.db.storeEpoch)
+	if p.history == epoch {
+		return
+	}
+	p.history = epoch
+	newest := p.watch.newest
+	p.watch = watch{newest: newest, begun: p.watch.begun + 1}
+	if newest.uid != "" {
+		p.watch.pending = []version{newest}
 	}
 }
 
