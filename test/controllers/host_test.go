@@ -294,6 +294,9 @@ type host struct {
 	retention time.Duration
 	// dieAtDelete is the deletion of an event at which it dies, 0 for none.
 	dieAtDelete atomic.Int64
+	// blind: it gets no answer when it reads an admission policy, as long as that
+	// is so.
+	blind atomic.Bool
 	// proven is what it found of the admission policies last.
 	proven atomic.Bool
 	// silent: its dry-run requests get no answer.
@@ -321,6 +324,25 @@ func (observer) Pass(ctx context.Context, _ authority.Key) (context.Context, fun
 func (observer) Round(time.Duration, error) {}
 func (observer) Watched(time.Duration)      {}
 func (o observer) Proven(proven bool)       { o.host.proven.Store(proven) }
+
+// blindfold keeps a process from reading single admission policies.
+type blindfold struct {
+	host *host
+	next http.RoundTripper
+}
+
+func (b blindfold) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasPrefix(r.URL.Path, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/") {
+		for b.host.blind.Load() {
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+		}
+	}
+	return b.next.RoundTrip(r)
+}
 
 func (h *host) now() time.Time { return time.Now().Add(time.Duration(h.skew.Load())) }
 
@@ -446,6 +468,7 @@ func (h *host) manager(ctx context.Context) (ctrl.Manager, error) {
 	skipNames := true
 	reach := asHost(config)
 	reach.Dial = h.wire.dial
+	reach.Wrap(func(next http.RoundTripper) http.RoundTripper { return blindfold{h, next} })
 	reach.Wrap(h.wire.through)
 	h.health = freeAddress()
 	mgr, err := ctrl.NewManager(reach, ctrl.Options{

@@ -196,6 +196,25 @@ var _ = Describe("I7: while an admission policy is not in force", func() {
 		})
 	}
 
+	It("and the process hasn't noticed yet: what is forged then never widens either", func(ctx SpecContext) {
+		restorePolicies()
+		h := start(newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, readTasks)
+		h.regained(ctx)
+		h.blind.Store(true)
+		breakages[0].do(ctx)
+		s.forge(ctx, s.wider(ctx, readTasks, writeTasks))
+		o := s.settled(ctx, notVerified)
+		Expect(h.proven.Load()).To(BeTrue(), "it still takes the policies for proven")
+		Expect(o.Status.EffectiveCapabilities).To(ConsistOf(readTasks))
+		h.blind.Store(false)
+		restoreNow(ctx)
+		h.regained(ctx)
+		notVerified(Default, s.settled(ctx, notVerified))
+		Expect(story(ctx, s.key(ctx))).To(Equal([]string{"Grant Human"}))
+	})
+
 	It("and another process takes over: what one has distrusted, the other does too, and a deposed one proves nothing", func(ctx SpecContext) {
 		restorePolicies()
 		h := start(newDatabase(ctx, onSQLite))
