@@ -235,7 +235,7 @@ func (a asking) sentence() string {
 	case authority.ReviewInstallationMismatch:
 		return "spec.installationID isn't the ID of the installation of this name; `kubectl capability review -f` puts the right one in"
 	case authority.ReviewNotVerified:
-		return "it came while the admission policies were not proven in force; edit it again"
+		return "it came while the admission policies were not proven in force, so nobody checked who wrote it; another human approves it, or the same one revokes it first"
 	case authority.ReviewConfirmationRequired:
 		return "the human policy asks for a second human; `kubectl capability confirm` is theirs to run"
 	default:

@@ -362,21 +362,26 @@ func (t *tool) reviewUnproven(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	rows := [][]string{{"NAMESPACE", "PLUGIN", "STATE", "REVISION", "APPROVED BY", "GRANTED"}}
-	for _, o := range all {
-		if o.Status.ApproverAssurance == v1alpha1.ApproverUnproven && o.Status.State == v1alpha1.StateActive {
-			rows = append(rows, []string{
-				o.Namespace, o.Name, string(o.Status.State), fmt.Sprint(o.Status.Revision), o.Status.ApprovedBy, o.Status.EffectiveSummary,
-			})
-		}
-	}
-	if len(rows) == 1 {
+	rows := unproven(all)
+	if len(rows) == 0 {
 		fmt.Fprintln(t.Out, "Every grant in force was made while the admission policies were proven.")
 		return nil
 	}
-	table(t.Out, rows)
+	table(t.Out, append([][]string{{"NAMESPACE", "PLUGIN", "REVISION", "APPROVED BY", "WORKS"}}, rows...))
 	fmt.Fprintln(t.ErrOut, "hint: look at each with `kubectl capability review`, and approve it anew or revoke it")
 	return answer(exitNo)
+}
+
+// unproven picks the grants that stand and whose approver nobody verified. One that
+// is blocked by a gate stands too: it works again when the gate opens.
+func unproven(all []v1alpha1.PluginCapabilityApproval) [][]string {
+	var rows [][]string
+	for _, o := range all {
+		if o.Status.ApproverAssurance == v1alpha1.ApproverUnproven && o.Status.State == v1alpha1.StateActive {
+			rows = append(rows, []string{o.Namespace, o.Name, fmt.Sprint(o.Status.Revision), o.Status.ApprovedBy, o.Status.EffectiveSummary})
+		}
+	}
+	return rows
 }
 
 // reviewFiles rewrites a folder for this cluster.

@@ -482,3 +482,21 @@ func nodeOf(t *testing.T, text string) *yaml.Node {
 	}
 	return root.Content[0]
 }
+
+func TestUnprovenAreThoseThatStand(t *testing.T) {
+	approval := func(name string, state v1alpha1.State, assurance v1alpha1.ApproverAssurance) v1alpha1.PluginCapabilityApproval {
+		return v1alpha1.PluginCapabilityApproval{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "payments"},
+			Status:     v1alpha1.PluginCapabilityApprovalStatus{State: state, ApproverAssurance: assurance, ApprovedBy: "ada", Revision: 3, EffectiveSummary: "1/2"},
+		}
+	}
+	rows := unproven([]v1alpha1.PluginCapabilityApproval{
+		approval("a", v1alpha1.StateActive, v1alpha1.ApproverUnproven),
+		approval("b", v1alpha1.StateRevoked, v1alpha1.ApproverUnproven),
+		approval("c", v1alpha1.StateActive, v1alpha1.ApproverVerified),
+		approval("d", v1alpha1.StateActive, v1alpha1.ApproverClaimed),
+	})
+	if len(rows) != 1 || !slices.Equal(rows[0], []string{"payments", "a", "3", "ada", "1/2"}) {
+		t.Errorf("got %v", rows)
+	}
+}
