@@ -563,6 +563,51 @@ func TestI1_ForgedTokensLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
+// However many forged tokens of one plugin come, few of them reach the API
+// server, and neither its known token nor another plugin's new one waits.
+func TestI1_ForgedTokensDoNotFloodTheAPIServer(t *testing.T) {
+	w := newWorld(t)
+	account := w.createAccount("other")
+	pod := w.createPod("other-0", "other", "")
+	other := &directory{account: identity.Account{Namespace: w.namespace, Name: "other"}}
+	other.registration.Store(&identity.Registration{InstallationID: "inst-2", ServiceAccountUID: string(account.UID)})
+	stopped := time.Now()
+	auth := identity.NewAuthenticator(identity.Config{
+		Reviewer: w.reviewer, Cluster: w.cluster, Directory: directories{w.directory, other},
+		Now: func() time.Time { return stopped.Add(time.Duration(w.offset.Load())) }, // it stands still
+	})
+	known, fresh := w.good(), w.good()
+	accepted := func(what, token string) {
+		t.Helper()
+		if _, err := auth.Authenticate(t.Context(), token); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	accepted("the plugin's token", known)
+	before := w.reviewer.reviews.Load()
+	const forged, most = 1_000, 200
+	unavailable := 0
+	for i := range forged {
+		_, err := auth.Authenticate(t.Context(), forge(t, known, func(said map[string]any) { said["jti"] = fmt.Sprint(i) }))
+		switch {
+		case errors.Is(err, identity.ErrUnavailable):
+			unavailable++
+		case !errors.Is(err, identity.ErrUnauthenticated):
+			t.Fatalf("a forged token: %v", err)
+		}
+	}
+	if n := w.reviewer.reviews.Load() - before; n != most || unavailable != forged-most {
+		t.Errorf("%d of %d forged tokens reached the API server and %d were put off, want %d and the rest", n, forged, unavailable, most)
+	}
+	accepted("the plugin's known token", known)
+	accepted("another plugin's new token", w.token("other", pod, contract.Audience))
+	if _, err := auth.Authenticate(t.Context(), fresh); !errors.Is(err, identity.ErrUnavailable) {
+		t.Errorf("the plugin's new token in the same second: %v, want unavailable", err)
+	}
+	w.offset.Store(int64(time.Second))
+	accepted("the plugin's new token a second later", fresh)
+}
+
 // A Host that has just started knows nobody yet: a plugin that calls then is to
 // come again, not to give up.
 func TestI6_IncompleteDirectoryIsUnavailable(t *testing.T) {

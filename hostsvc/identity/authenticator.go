@@ -37,6 +37,10 @@ const (
 	// maxQuestionsOfOne those about one ServiceAccount, which wait included.
 	maxQuestions      = 64
 	maxQuestionsOfOne = 16
+	// maxRefused bounds the reviews of one ServiceAccount in a second that end in
+	// a refusal. Beside a flood of forged tokens, a good one that is new gets its
+	// turn within seconds; without a bound, the flood would be the API server's.
+	maxRefused = 200
 	// maxLooks bounds the live reads of pods in flight, of one plugin each.
 	maxLooks = 32
 	// maxTokens bounds the tokens in memory; a pod has one or two at a time.
@@ -85,6 +89,7 @@ type Authenticator struct {
 	absent    *memory[podKey, struct{}]
 	asking    singleflight.Group
 	questions *places
+	refusals  *budget
 	looking   chan struct{}
 
 	made time.Time
@@ -130,6 +135,7 @@ func NewAuthenticator(config Config) *Authenticator {
 		refused:   newMemory[tokenKey, string](maxRefusals),
 		absent:    newMemory[podKey, struct{}](maxRefusals),
 		questions: newPlaces(maxQuestions, maxQuestionsOfOne),
+		refusals:  newBudget(maxRefused),
 		looking:   make(chan struct{}, maxLooks),
 		made:      config.Now(), arrived: make(chan struct{}, 1),
 	}
@@ -246,6 +252,9 @@ func (a *Authenticator) verify(ctx context.Context, key tokenKey, bearer string,
 	if err := a.checkPrincipal(ctx, said.account, said.accountUID, said.podName, said.podUID, now); err != nil {
 		return nil, err
 	}
+	if !a.refusals.left(said.account, now) {
+		return nil, unavailable(CauseCrowded, errFlooded)
+	}
 	return a.ask(ctx, key, bearer, said)
 }
 
@@ -272,7 +281,10 @@ func (a *Authenticator) ask(ctx context.Context, key tokenKey, bearer string, sa
 	}
 }
 
-var errCrowded = errors.New("too many questions to the API server are in flight")
+var (
+	errCrowded = errors.New("too many questions to the API server are in flight")
+	errFlooded = errors.New("too many tokens of the ServiceAccount were refused a moment ago")
+)
 
 func (a *Authenticator) review(ctx context.Context, key tokenKey, bearer string, said claims) (*verified, error) {
 	// A review that ended since this caller looked is the answer.
@@ -291,6 +303,7 @@ func (a *Authenticator) review(ctx context.Context, key tokenKey, bearer string,
 	}
 	if why := said.disagree(review); why != "" {
 		a.observer.Reviewed(AnswerRefused, now.Sub(begun))
+		a.refusals.spend(said.account, now)
 		a.refused.put(key, why, now, now.Add(refusalMemory))
 		return nil, refuse(CauseReview, why)
 	}

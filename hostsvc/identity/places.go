@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // places bounds the questions to the API server in flight, and each account's
@@ -62,4 +63,39 @@ func (p *places) exit(account Account) {
 	if p.shares[account] == 0 {
 		delete(p.shares, account)
 	}
+}
+
+// budget bounds the tokens of one account that the API server refuses in a
+// second. Beyond it, none of that account is asked about until the second is
+// over; tokens that were accepted before are not concerned.
+type budget struct {
+	limit int
+
+	mu      sync.Mutex
+	windows map[Account]window
+}
+
+type window struct {
+	begun   time.Time
+	refused int
+}
+
+func newBudget(limit int) *budget { return &budget{limit: limit, windows: map[Account]window{}} }
+
+func (b *budget) left(account Account, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := b.windows[account]
+	return w.refused < b.limit || now.Sub(w.begun) >= time.Second
+}
+
+func (b *budget) spend(account Account, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w, ok := b.windows[account]
+	if !ok || now.Sub(w.begun) >= time.Second {
+		w = window{begun: now}
+	}
+	w.refused++
+	b.windows[account] = w
 }
