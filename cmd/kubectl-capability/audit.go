@@ -27,11 +27,12 @@ import (
 )
 
 type auditOptions struct {
-	all       bool
-	archive   string
-	tokenFile string
-	caFile    string
-	output    string
+	all        bool
+	archive    string
+	tokenFile  string
+	caFile     string
+	serverName string
+	output     string
 }
 
 func (t *tool) auditCommand() *cobra.Command {
@@ -58,8 +59,8 @@ changed.`,
   # Everything, from the first revision on
   kubectl capability audit --all --archive audit.jsonl
 
-  # The archive from the Host itself
-  kubectl capability audit --all --archive https://localhost:8443/audit/v1/events --token-file token --ca-file ca.crt
+  # The archive from the Host itself, through kubectl port-forward
+  kubectl capability audit --all --archive https://localhost:9443/audit/v1/events --token-file token --ca-file ca.crt --server-name plugin-host
 
   # Export
   kubectl capability audit --all -o jsonl > audit.jsonl`,
@@ -73,6 +74,7 @@ changed.`,
 	f.StringVar(&o.archive, "archive", "", "file, or URL of a Host's archive, with events that are no longer in the cluster")
 	f.StringVar(&o.tokenFile, "token-file", "", "file with the bearer token for the archive's URL")
 	f.StringVar(&o.caFile, "ca-file", "", "certificates that the archive's server is trusted by; the system's, unless given")
+	f.StringVar(&o.serverName, "server-name", "", "name in the certificate of the archive's server, where the URL has another one")
 	f.StringVarP(&o.output, "output", "o", "table", "table, jsonl for an archive, json or yaml")
 	complete(cmd, "output", "table", "jsonl", "json", "yaml")
 	return cmd
@@ -82,8 +84,8 @@ func (t *tool) audit(ctx context.Context, cmd *cobra.Command, o auditOptions, ar
 	switch {
 	case o.all && len(args) > 0:
 		return problem{what: "audit takes NAME or --all, not both"}
-	case o.archive == "" && (o.tokenFile != "" || o.caFile != ""):
-		return problem{what: "--token-file and --ca-file are for the URL of --archive"}
+	case !strings.Contains(o.archive, "://") && (o.tokenFile != "" || o.caFile != "" || o.serverName != ""):
+		return problem{what: "--token-file, --ca-file and --server-name are for the URL of --archive"}
 	}
 	if err := oneOf(o.output, "table", "jsonl", "json", "yaml"); err != nil {
 		return err
@@ -265,7 +267,7 @@ func newAsker(o auditOptions) (*asker, error) {
 		}
 		a.token = strings.TrimSpace(string(token))
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.serverName}}
 	if o.caFile != "" {
 		pem, err := os.ReadFile(o.caFile)
 		if err != nil {

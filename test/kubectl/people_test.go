@@ -138,8 +138,12 @@ func TestAuditProvesTheChain(t *testing.T) {
 	if answered != 1 {
 		t.Errorf("the archive of chained was asked for %d times", answered)
 	}
+	r := must(t, 1, world.Ada, "audit", "--all", "--archive", server.URL+auditlog.Path, "--token-file", token, "--ca-file", ca, "--server-name", "plugin-host")
+	if !strings.Contains(r.Stderr, "not plugin-host") {
+		t.Errorf("another server's certificate: %s", r.Stderr)
+	}
 	wrong := files.write("wrong", "guess")
-	r := must(t, 1, world.Ada, "audit", "--all", "--archive", server.URL+auditlog.Path, "--token-file", wrong, "--ca-file", ca)
+	r = must(t, 1, world.Ada, "audit", "--all", "--archive", server.URL+auditlog.Path, "--token-file", wrong, "--ca-file", ca)
 	golden(t, "audit-forbidden", both(r))
 	r = must(t, 1, world.Ada, "audit", "--all", "--archive", server.URL+auditlog.Path)
 	if !strings.Contains(r.Stderr, "certificate") {
