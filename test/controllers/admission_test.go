@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
@@ -60,7 +59,7 @@ func writeHostKubeconfig(administrator, path string) {
 	for _, user := range file.AuthInfos {
 		user.Impersonate, user.ImpersonateGroups = who.UserName, who.Groups
 	}
-	Expect(clientcmd.WriteToFile(clientcmdapi.Config(*file), path)).To(Succeed())
+	Expect(clientcmd.WriteToFile(*file, path)).To(Succeed())
 }
 
 // objectsIn reads a file of config.

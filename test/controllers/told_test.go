@@ -88,7 +88,7 @@ var _ = Describe("a transition is told as a Kubernetes event", func() {
 		By("another process, which passes over everything")
 		h.kill()
 		count := reconciles()
-		h = start(db)
+		start(db)
 		Eventually(func() float64 { return reconciles()["pass"] - count["pass"] }).Should(BeNumerically(">", 0))
 		Consistently(revisions).WithTimeout(2 * time.Second).Should(HaveLen(len(events)))
 	})
