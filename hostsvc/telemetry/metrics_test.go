@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/kandev/plugin-host/contract"
@@ -289,6 +291,51 @@ func TestWhatTheControllersDoIsMeasured(t *testing.T) {
 	want(t, registry, 14, "plugin_host_lease_remaining_seconds")
 	c.now = c.now.Add(20 * time.Second)
 	want(t, registry, -6, "plugin_host_lease_remaining_seconds")
+}
+
+// TestSpansOfAuthority name the row, and how it ended, and hold together.
+func TestSpansOfAuthority(t *testing.T) {
+	m, _, _ := newTestMetrics(t)
+	exporter := tracetest.NewInMemoryExporter()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)).Tracer("test")
+	inner := &ledger{}
+	store, observer := m.Store(inner, tracer), m.Controllers(tracer)
+	key := authority.Key{InstallationID: "inst-1", WorkspaceID: "payments"}
+	ctx, end := observer.Pass(t.Context(), key)
+	_, _ = store.Hold(ctx, authority.Row{Key: key}, authority.Hold{})
+	inner.err = fence.ErrOvertaken
+	_ = store.Fence(ctx, fence.Term{}, authority.Row{Key: key}, authority.Row{Key: key, Revision: 7, AuditID: "audit-7"})
+	end(inner.err)
+	observer.Round(2*time.Second, errors.New("no answer"))
+	spans := exporter.GetSpans()
+	if len(spans) != 4 {
+		t.Fatalf("%d spans, want 4", len(spans))
+	}
+	for i, want := range []struct{ name, status string }{{"hold", ""}, {"fence", "overtaken"}, {"pass", "overtaken"}, {"round", "failed"}} {
+		span := spans[i]
+		said := map[string]string{}
+		for _, attribute := range span.Attributes {
+			said[string(attribute.Key)] = attribute.Value.Emit()
+		}
+		if span.Name != want.name || span.Status.Description != want.status {
+			t.Errorf("span %d is %s and ended %q, want %+v", i, span.Name, span.Status.Description, want)
+		}
+		if want.name == "round" {
+			if took := span.EndTime.Sub(span.StartTime); took < 2*time.Second {
+				t.Errorf("the round took %v", took)
+			}
+			continue
+		}
+		if said["kandev.installation_id"] != "inst-1" || said["kandev.workspace_id"] != "payments" {
+			t.Errorf("%s says %v", span.Name, said)
+		}
+		if want.name == "fence" && (said["kandev.revision"] != "7" || said["kandev.audit_id"] != "audit-7") {
+			t.Errorf("%s says %v", span.Name, said)
+		}
+		if span.SpanContext.TraceID() != spans[2].SpanContext.TraceID() {
+			t.Errorf("%s is not in the trace of its pass", span.Name)
+		}
+	}
 }
 
 type appender struct{ err error }

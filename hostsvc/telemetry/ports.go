@@ -180,3 +180,14 @@ func (o *observer) Pass(ctx context.Context, key authority.Key) (_ context.Conte
 		endSpan(err)
 	}
 }
+
+// Round implements controllers.Observer: it makes the span of a round when the
+// round is over.
+func (o *observer) Round(took time.Duration, err error) {
+	o.Metrics.Round(took, err)
+	_, s := o.tracer.Start(context.Background(), "round", trace.WithTimestamp(time.Now().Add(-took)))
+	if err != nil {
+		s.SetStatus(codes.Error, outcomeOf(err))
+	}
+	s.End()
+}
