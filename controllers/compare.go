@@ -38,8 +38,8 @@ const (
 type comparison struct {
 	*rounds
 	now time.Time
-	// patient ends when the round no longer waits for the watch.
-	patient context.Context //nolint:containedctx // it bounds the waits of one round together
+	// patience ends when the round no longer waits for the watch.
+	patience time.Time
 
 	policy        authority.Policy
 	installations map[string]*authority.Installation // by ID
@@ -61,10 +61,8 @@ func (r *rounds) compare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the rows: %w", err)
 	}
-	patient, cancel := context.WithTimeout(ctx, historyWait)
-	defer cancel()
 	c := &comparison{
-		rounds: r, now: r.now(), patient: patient,
+		rounds: r, now: r.now(), patience: time.Now().Add(historyWait),
 		fetched: map[view.Place]*authority.Approval{}, unreadable: map[view.Place]version{},
 	}
 	if err := c.read(ctx); err != nil {
@@ -87,7 +85,7 @@ func (r *rounds) compare(ctx context.Context) error {
 	}
 	err = group.Wait()
 	r.fetched, r.unreadable = c.fetched, c.unreadable
-	return err
+	return err //nolint:wrapcheck // each of the group's errors says what it is of
 }
 
 // read reads every kind, past every cache.
@@ -176,7 +174,7 @@ func (c *comparison) readInstallations(ctx context.Context) error {
 			return nil
 		})
 	}
-	return group.Wait()
+	return group.Wait() //nolint:wrapcheck // each of the group's errors says what it is of
 }
 
 // intent is what the lists say about a row, without its approval, and where that
@@ -350,9 +348,8 @@ func gap(processed authority.Seen, approval *authority.Approval) bool {
 
 // watched is fence.History within the time that the whole round has for it.
 func (c *comparison) watched(ctx context.Context, place view.Place, approval *authority.Approval) int64 {
-	waiting, cancel := context.WithCancel(ctx)
+	waiting, cancel := context.WithDeadline(ctx, c.patience)
 	defer cancel()
-	defer context.AfterFunc(c.patient, cancel)()
 	object := fence.Object{Namespace: place.Namespace, Name: place.Name, UID: approval.UID}
 	from, err := c.history.WatchedFrom(waiting, object, approval.Generation)
 	if err != nil {

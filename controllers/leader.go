@@ -56,10 +56,7 @@ func (l *leader) Start(ctx context.Context) error {
 		return nil
 	}
 	for {
-		if err := l.lead(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
+		if err := l.lead(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 		select {

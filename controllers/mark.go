@@ -54,8 +54,9 @@ func (m *marks) read(ctx context.Context) (mark, error) {
 		return mark{}, fmt.Errorf("read what the cluster knows of the store: %w", err)
 	}
 	known := mark{storeID: object.Data[markStoreID], object: &object}
-	known.beat, err = strconv.ParseUint(object.Data[markBeat], 10, 64)
-	known.torn = err != nil || known.storeID == ""
+	var torn error
+	known.beat, torn = strconv.ParseUint(object.Data[markBeat], 10, 64)
+	known.torn = torn != nil || known.storeID == ""
 	return known, nil
 }
 

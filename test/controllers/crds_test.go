@@ -43,7 +43,7 @@ var _ = Describe("CRDs of an older release", func() {
 			g.Eventually(func() error { return h.isReady(ctx, "crds") }).Should(MatchError(
 				And(ContainSubstring("PluginCapabilityApproval.status."+field), ContainSubstring("plugin-host-crds"))))
 		}).Should(Succeed())
-		Consistently(func() string { return string(s.installation(ctx).Status.InstallationID) }).Should(BeEmpty())
+		Consistently(func() string { return s.installation(ctx).Status.InstallationID }).Should(BeEmpty())
 
 		restore(ctx)
 		Eventually(func() error { return h.isReady(ctx, "crds") }).WithTimeout(30 * time.Second).Should(Succeed())

@@ -257,7 +257,7 @@ var _ = Describe("I5: a leader that is stopped in the middle of its work, as a p
 		args []string
 		ends string
 	}{
-		{"with a lease that another one takes", nil, "leader election lost"},
+		{"with a lease that another one takes", []string{"--leader-lease-duration=" + replicaLease.String()}, "leader election lost"},
 		{"without a lease", []string{"--leader-elect=false"}, "no longer leads"},
 	} {
 		It("moves nothing when it comes back, and ends: "+how.what, func(ctx SpecContext) {
@@ -276,7 +276,7 @@ var _ = Describe("I5: a leader that is stopped in the middle of its work, as a p
 			granted := s.grant(ctx, writeTasks)
 			key := s.key(ctx)
 
-			leased := len(how.args) == 0
+			leased := how.args[0] != "--leader-elect=false"
 			var second *replica
 			if leased {
 				second = processes.start(how.args...) // waits for the lease
@@ -303,6 +303,8 @@ var _ = Describe("I5: a leader that is stopped in the middle of its work, as a p
 				w = s.call(token, uint64(granted.Status.Revision), workflowVersion, stepVersion, 16, first, second)
 			}
 			second.isReady(ctx)
+
+			Eventually(second.log.String).WithTimeout(time.Minute).Should(ContainSubstring(isLeading))
 
 			By("revoking, which the other one fences")
 			revoking := narrower
