@@ -24,7 +24,9 @@ type Engine interface {
 	Clock() string
 	// Begin opens a write transaction and takes the exclusive lock called name
 	// as its first statement; "" takes none. The lock ends with the
-	// transaction. An error means that nothing happened.
+	// transaction. Where the database is a round trip away, both may come with
+	// the first statement that the store runs, which then fails in their place.
+	// An error means that nothing happened.
 	Begin(ctx context.Context, name string) (Transaction, error)
 	// Read runs fn on one consistent snapshot that holds every commit that was
 	// durable before the call. It returns after fn has returned.

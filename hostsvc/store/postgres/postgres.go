@@ -1,6 +1,7 @@
 // Package postgres is the shared database, for several replicas. A lock is a
 // transaction-scoped advisory lock, taken by the first statement of a READ
-// COMMITTED transaction; whatever the lock protects is read by later ones.
+// COMMITTED transaction; whatever the lock protects is read by later ones, each
+// with a snapshot of its own, also where they share a round trip.
 //
 // It imports store and the PostgreSQL driver.
 package postgres
@@ -122,12 +123,12 @@ func (e *Engine) Read(ctx context.Context, fn func(store.Conn) error) (err error
 	// A caller that goes away must not cost the connection.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionTime)
 	defer cancel()
-	c := &conn{ctx: ctx, db: pooled.Conn(), opening: "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"}
+	c := &conn{ctx: ctx, db: pooled.Conn(), opening: []store.Statement{{Text: "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"}}}
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("a read panicked: %v", value)
 		}
-		if c.opening == "" {
+		if len(c.opening) == 0 {
 			if _, ended := c.db.Exec(ctx, "COMMIT"); ended != nil && err == nil {
 				err = ended
 			}
@@ -159,9 +160,18 @@ type conn struct {
 	// ctx bounds the transaction.
 	ctx context.Context //nolint:containedctx // a conn lives as long as its transaction
 	db  *pgx.Conn
-	// opening is the statement that still has to open the transaction; it is
-	// sent together with the first query.
-	opening string
+	// opening are the statements that still have to open the transaction; they
+	// are sent together with the first one.
+	opening []store.Statement
+}
+
+// open queues what opens the transaction and returns how much that is.
+func (c *conn) open(batch *pgx.Batch) int {
+	for _, statement := range c.opening {
+		batch.Queue(statement.Text, statement.Args...)
+	}
+	c.opening = nil
+	return batch.Len()
 }
 
 // Exec implements store.Conn.
@@ -172,7 +182,7 @@ func (c *conn) Exec(text string, args ...any) (int64, error) {
 
 // Query implements store.Conn.
 func (c *conn) Query(text string, each func(store.Row) error, args ...any) error {
-	if c.opening == "" {
+	if len(c.opening) == 0 {
 		rows, err := c.db.Query(c.ctx, text, args...)
 		if err != nil {
 			return fmt.Errorf("query: %w", err)
@@ -180,12 +190,13 @@ func (c *conn) Query(text string, each func(store.Row) error, args ...any) error
 		return scan(rows, each)
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(c.opening)
+	before := c.open(batch)
 	batch.Queue(text, args...)
-	c.opening = ""
 	results := c.db.SendBatch(c.ctx, batch)
-	if _, err := results.Exec(); err != nil {
-		return errors.Join(err, results.Close())
+	for range before {
+		if _, err := results.Exec(); err != nil {
+			return errors.Join(err, results.Close())
+		}
 	}
 	rows, err := results.Query()
 	if err != nil {
@@ -250,17 +261,11 @@ func (e *Engine) Begin(ctx context.Context, name string) (store.Transaction, err
 		cancel()
 		return nil, fmt.Errorf("wait for a connection: %w", err)
 	}
-	t := &transaction{conn: conn{ctx: ctx, db: pooled.Conn()}, pooled: pooled, cancel: cancel}
-	batch := &pgx.Batch{}
-	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+	opening := []store.Statement{{Text: "BEGIN ISOLATION LEVEL READ COMMITTED"}}
 	if name != "" {
-		batch.Queue("SELECT pg_advisory_xact_lock($1)", lockKey(name))
+		opening = append(opening, store.Statement{Text: "SELECT pg_advisory_xact_lock($1)", Args: []any{lockKey(name)}})
 	}
-	if _, err := t.send(batch); err != nil {
-		t.Rollback()
-		return nil, fmt.Errorf("take the lock: %w", err)
-	}
-	return t, nil
+	return &transaction{conn: conn{ctx: ctx, db: pooled.Conn(), opening: opening}, pooled: pooled, cancel: cancel}, nil
 }
 
 // send runs statements in one round trip and returns the numbers of rows that
@@ -289,6 +294,9 @@ func lockKey(name string) int64 {
 
 // Script implements store.Transaction.
 func (t *transaction) Script(text string) error {
+	if _, err := t.ExecAll(nil); err != nil {
+		return fmt.Errorf("begin a script: %w", err)
+	}
 	_, err := t.db.PgConn().Exec(t.ctx, text).ReadAll()
 	if err != nil {
 		return fmt.Errorf("run a script: %w", err)
@@ -316,7 +324,7 @@ func (t *transaction) Release() error {
 
 // Exec implements store.Conn.
 func (t *transaction) Exec(text string, args ...any) (int64, error) {
-	if !t.release && !t.savepoint {
+	if len(t.opening) == 0 && !t.release && !t.savepoint {
 		return t.conn.Exec(text, args...)
 	}
 	counts, err := t.ExecAll([]store.Statement{{Text: text, Args: args}})
@@ -329,6 +337,7 @@ func (t *transaction) Exec(text string, args ...any) (int64, error) {
 // ExecAll implements store.Transaction.
 func (t *transaction) ExecAll(statements []store.Statement) ([]int64, error) {
 	batch := &pgx.Batch{}
+	t.open(batch)
 	if t.release {
 		batch.Queue("RELEASE SAVEPOINT command")
 	}
@@ -359,13 +368,16 @@ func (t *transaction) Undo() error {
 // Alive implements store.Transaction. An error makes the transaction unusable until it is rolled back to a
 // savepoint; a lost connection ends it.
 func (t *transaction) Alive() bool {
-	return !t.db.IsClosed() && t.db.PgConn().TxStatus() == 'T'
+	return !t.db.IsClosed() && (len(t.opening) > 0 || t.db.PgConn().TxStatus() == 'T')
 }
 
 // Commit implements store.Transaction. An answer of the server that is no success means that nothing was
 // committed; without an answer, nobody knows.
 func (t *transaction) Commit() error {
 	defer t.end()
+	if len(t.opening) > 0 {
+		return nil // there was none
+	}
 	tag, err := t.db.Exec(t.ctx, "COMMIT")
 	var answer *pgconn.PgError
 	switch {

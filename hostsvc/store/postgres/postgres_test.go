@@ -155,6 +155,24 @@ func TestLostConnectionCommitsNothing(t *testing.T) {
 	}
 }
 
+// locked begins a transaction and runs its first statement, which the lock comes
+// with.
+func locked(t *testing.T, engine store.Engine, name string) (store.Transaction, error) {
+	t.Helper()
+	tx, err := engine.Begin(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Query("SELECT 1", func(store.Row) error { return nil }); err != nil {
+		if tx.Alive() {
+			t.Error("a transaction without its lock is alive")
+		}
+		tx.Rollback()
+		return nil, err
+	}
+	return tx, nil
+}
+
 // Whoever waits too long for a lock gives up, and nothing happened.
 func TestLockTimeout(t *testing.T) {
 	s := start(t)
@@ -168,11 +186,11 @@ func TestLockTimeout(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	first, err := engine.Begin(t.Context(), "lock")
+	first, err := locked(t, engine, "lock")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tx, err := engine.Begin(t.Context(), "other"); err != nil {
+	if tx, err := locked(t, engine, "other"); err != nil {
 		t.Errorf("another lock: %v", err)
 	} else {
 		tx.Rollback()
@@ -193,7 +211,7 @@ func TestLockTimeout(t *testing.T) {
 			}
 		}
 	}()
-	if tx, err := engine.Begin(t.Context(), "lock"); err == nil {
+	if tx, err := locked(t, engine, "lock"); err == nil {
 		t.Error("two transactions hold one lock")
 		tx.Rollback()
 	}
@@ -202,7 +220,7 @@ func TestLockTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.Rollback()
-	second, err := engine.Begin(t.Context(), "lock")
+	second, err := locked(t, engine, "lock")
 	if err != nil {
 		t.Fatalf("the lock after its holder has ended: %v", err)
 	}
