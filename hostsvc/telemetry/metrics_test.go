@@ -315,7 +315,7 @@ func TestSpansOfAuthority(t *testing.T) {
 		span := spans[i]
 		said := map[string]string{}
 		for _, attribute := range span.Attributes {
-			said[string(attribute.Key)] = attribute.Value.Emit()
+			said[string(attribute.Key)] = attribute.Value.String()
 		}
 		if span.Name != want.name || span.Status.Description != want.status {
 			t.Errorf("span %d is %s and ended %q, want %+v", i, span.Name, span.Status.Description, want)
