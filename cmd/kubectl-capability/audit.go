@@ -146,7 +146,8 @@ type history struct {
 	*tool
 	events    []authority.Event
 	published map[authority.Key]uint64
-	// unread are events that could not be understood.
+	// unread are events that could not be understood, and archived ones whose
+	// content was changed. They don't count.
 	unread []string
 }
 
@@ -222,6 +223,11 @@ func (h *history) decode(name string, archive io.Reader, wanted func(authority.E
 		}
 		if err != nil {
 			return reading{doing: "read the archive " + name, err: err}
+		}
+		if err := event.Verify(); err != nil {
+			// The cluster's own event of that revision may still be right.
+			h.unread = append(h.unread, name+": "+err.Error())
+			continue
 		}
 		if wanted(event) {
 			h.events = append(h.events, event)
@@ -338,14 +344,14 @@ func (h *history) tell(o auditOptions) error {
 			}
 		}
 		for _, text := range h.unread {
-			fmt.Fprintln(h.ErrOut, "not understood:", text)
+			fmt.Fprintln(h.ErrOut, "not counted:", text)
 		}
 	case "table":
 		h.print(chains, o.archive != "")
 	default:
 		answer := struct {
-			Chains        []chainReport `json:"chains"`
-			NotUnderstood []string      `json:"notUnderstood,omitempty"`
+			Chains     []chainReport `json:"chains"`
+			NotCounted []string      `json:"notCounted,omitempty"`
 		}{[]chainReport{}, h.unread}
 		for i := range chains {
 			answer.Chains = append(answer.Chains, reportOf(&chains[i]))
@@ -411,7 +417,7 @@ func (h *history) print(chains []auditlog.Chain, archived bool) {
 		}
 	}
 	for _, text := range h.unread {
-		fmt.Fprintln(w, paint.red("not understood:"), text)
+		fmt.Fprintln(w, paint.red("not counted:"), text)
 	}
 	if len(chains) == 0 && len(h.unread) == 0 {
 		fmt.Fprintln(w, "No revision was ever recorded.")
