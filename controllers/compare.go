@@ -279,7 +279,7 @@ func (c *comparison) differs(ctx context.Context, row authority.Row, in authorit
 func (c *comparison) hold(ctx context.Context, row authority.Row, in authority.Intent, place *view.Place) (bool, error) {
 	if place == nil {
 		// Where the approval stood, only a closer look tells.
-		return c.look(ctx, row.Key)
+		return c.look(ctx, row)
 	}
 	seen, present := c.approvals[*place]
 	switch {
@@ -298,12 +298,12 @@ func (c *comparison) hold(ctx context.Context, row authority.Row, in authority.I
 			return false, err
 		}
 		if unsure {
-			return c.look(ctx, row.Key)
+			return c.look(ctx, row)
 		}
 	}
 	held, err := c.merge(ctx, row, in)
 	if errors.Is(err, fence.ErrOvertaken) {
-		return c.look(ctx, row.Key)
+		return c.look(ctx, row)
 	}
 	return held, err
 }
@@ -358,12 +358,19 @@ func (c *comparison) watched(ctx context.Context, place view.Place, approval *au
 	return from
 }
 
-// look compares one row with live reads of its own, as a pass does.
-func (c *comparison) look(ctx context.Context, key authority.Key) (bool, error) {
+// look compares one row with live reads of its own, as a pass does. A row that
+// has moved twice since the round read it needs none: the pass that moved it last
+// has read everything after the move before, so after the round began. Whoever
+// edits an approval without end keeps no round from its end.
+func (c *comparison) look(ctx context.Context, began authority.Row) (bool, error) {
+	key := began.Key
 	for range roundTries {
 		row, err := c.store.Row(ctx, key)
 		if err != nil {
 			return false, fmt.Errorf("read the row: %w", err)
+		}
+		if row.Revision > began.Revision+1 {
+			return row.Hold != nil, nil
 		}
 		read, err := c.cluster.read(ctx, key)
 		if err != nil {

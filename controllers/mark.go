@@ -57,7 +57,7 @@ func (m *marks) read(ctx context.Context) (mark, error) {
 	var torn error
 	known.beat, torn = strconv.ParseUint(object.Data[markBeat], 10, 64)
 	known.torn = torn != nil || known.storeID == ""
-	return known, nil
+	return known, nil //nolint:nilerr // it is told by torn
 }
 
 // allows tells whether the store may be what the mark speaks of.

@@ -49,8 +49,10 @@ type rounds struct {
 	// unreadable are the versions that could not be read in the last round.
 	unreadable map[view.Place]version
 
-	failure atomic.Pointer[error]
-	began   atomic.Bool
+	// complete: the view knows that the ledger is.
+	complete bool
+	failure  atomic.Pointer[error]
+	began    atomic.Bool
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -128,14 +130,14 @@ func (r *rounds) turn(ctx context.Context) error {
 		r.leader.renew()
 		return err
 	}
-	if round.Complete {
+	if round.Complete && !r.complete {
 		r.view.MarkComplete(view.SourceLedger)
+		r.complete = true
 	}
 	if err := r.bindings.load(ctx); err != nil {
 		return err
 	}
-	age := r.life - round.LeasedUntil.Sub(round.Begun)
-	if !leads && age < r.every*3/2 {
+	if !leads && round.LeasedUntil.Sub(round.Begun) > r.life-r.every*3/2 {
 		return nil // another replica's rounds come in time
 	}
 	if err := r.compare(ctx); err != nil {
