@@ -30,6 +30,8 @@ const (
 	silentBudget = 10 * time.Second
 	// ageBudget is the oldest sighting that lets a call in.
 	ageBudget = 15 * time.Second
+	// memoryBudget is how long a token is served from memory.
+	memoryBudget = 10 * time.Minute
 )
 
 // TestLatencyBudget_PodDeleted measures from the API server's answer to the
@@ -90,6 +92,29 @@ func TestLatencyBudget_APIServerDown(t *testing.T) {
 	if _, err := auth.Authenticate(t.Context(), token); err != nil {
 		t.Errorf("when it is back: %v", err)
 	}
+}
+
+// TestLatencyBudget_TokenCached: a token is served from memory for ten minutes at
+// most; its pod and its ServiceAccount are checked all the same.
+func TestLatencyBudget_TokenCached(t *testing.T) {
+	w := newWorld(t)
+	auth := w.authenticator(w.reviewer, w.cluster)
+	token := w.good()
+	for _, step := range []struct {
+		at      time.Duration
+		reviews int64
+	}{{0, 1}, {time.Minute, 1}, {memoryBudget - time.Second, 1}, {memoryBudget + time.Second, 2}} {
+		w.offset.Store(int64(step.at))
+		if _, err := auth.Authenticate(t.Context(), token); err != nil {
+			t.Fatalf("after %v: %v", step.at, err)
+		}
+		if n := w.reviewer.reviews.Load(); n != step.reviews {
+			t.Errorf("after %v it was reviewed %d times, want %d", step.at, n, step.reviews)
+		}
+	}
+	w.deletePod("plugin-0")
+	w.offset.Add(int64(ageBudget))
+	refusedBy(t, auth, token, "does not exist")
 }
 
 // hung answers nothing while it is on, and fails when it is let go.
