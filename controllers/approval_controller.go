@@ -125,7 +125,7 @@ func (r *approvalReconciler) isHere(ctx context.Context, approval *v1alpha1.Plug
 		return true, nil, nil
 	case labelled:
 		return false, &unplaced{string(v1alpha1.GateWorkspaceConflict), fmt.Sprintf(
-			"workspace %q is bound to another namespace, and a binding never passes on; label this one with another ID", workspaceID)}, nil
+			"workspace %q is bound to another namespace; a platform admin labels this one with another ID, or passes the workspace on to it by the annotation %s, whose value is the uid of the namespace that it leaves", workspaceID, v1alpha1.AnnotationRebindFrom)}, nil
 	default:
 		return false, &unplaced{v1alpha1.ReasonWorkspaceMismatch, "spec.workspaceID: " + workspaceMissing(workspaceID)}, nil
 	}

@@ -13,9 +13,6 @@ import (
 	"github.com/kandev/plugin-host/contract"
 )
 
-// historyWait is what a round, or a pass, waits for its own watch.
-const historyWait = 2 * time.Second
-
 // slack is what a lease's promise adds to its life.
 const slack = 2 * time.Second
 
@@ -155,7 +152,7 @@ var _ = Describe("I6: what was revoked is refused", func() {
 		revoking.State = v1alpha1.StateRevoked
 		s.apply(ctx, revoking)
 		s.apply(ctx, used)
-		s.latency(ctx, "frozen watch, revoked and applied again", life+slack+historyWait, h)
+		s.latency(ctx, "frozen watch, revoked and applied again", life+slack, h)
 		revoked(Default, s.converged(ctx, h, usedAgain))
 		Expect(story(ctx, s.key(ctx))).To(Equal([]string{"Grant Human", "Revoke UnseenChange"}))
 	})
