@@ -57,10 +57,10 @@ func (s shrinkable) Fatalf(format string, args ...any) { s.run.Fatalf(format, ar
 // them is to do. It needs an engine whose clock is the process's.
 func RunEpochs(t *testing.T, fresh func(t testing.TB) Database) {
 	t.Helper()
-	// A run makes files and opens them again and again: a quarter of the usual
+	// A run makes files and opens them again and again: fewer than the usual
 	// number, unless the command line says how many.
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
-		if err := checks.Value.Set("25"); err != nil {
+		if err := checks.Value.Set("15"); err != nil {
 			t.Fatal(err)
 		}
 	}
