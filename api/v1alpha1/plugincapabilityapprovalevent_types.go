@@ -271,6 +271,20 @@ type AppliedHold struct {
 	//
 	// +optional
 	Spent bool `json:"spent,omitempty"`
+
+	// throughUID is the uid of the newest version that narrowed, where that is
+	// not the first, at most 128 characters.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
+	ThroughUID types.UID `json:"throughUID,omitempty"`
+
+	// throughGeneration is the generation of that version.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ThroughGeneration int64 `json:"throughGeneration,omitempty"`
 }
 
 // PluginCapabilityApprovalEventSpec is one revision of one installation in one

@@ -50,6 +50,7 @@ func EventObject(e authority.Event) *v1alpha1.PluginCapabilityApprovalEvent {
 			Granted: IDsOf(h.Granted), State: v1alpha1.State(h.State.String()), ExpiresAt: MicroTime(h.ExpiresAt),
 			Cause: v1alpha1.EventCause(h.Cause), Actor: actorObject(h.Actor), Reason: h.Reason,
 			UID: types.UID(h.UID), Generation: h.Generation, Spent: h.Spent,
+			ThroughUID: types.UID(h.ThroughUID), ThroughGeneration: h.Through,
 		}
 	}
 	return object
@@ -132,6 +133,7 @@ func holdOf(h *v1alpha1.AppliedHold) (*authority.Hold, error) {
 	return &authority.Hold{
 		State: state, Granted: granted, ExpiresAt: timeOf(h.ExpiresAt), Cause: authority.Cause(h.Cause),
 		Actor: actorOf(h.Actor), Reason: h.Reason, UID: string(h.UID), Generation: h.Generation, Spent: h.Spent,
+		ThroughUID: string(h.ThroughUID), Through: h.ThroughGeneration,
 	}, nil
 }
 

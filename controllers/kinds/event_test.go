@@ -40,6 +40,7 @@ func drawHold(t *rapid.T) *authority.Hold {
 		Granted: drawSet(t, "hold granted"), ExpiresAt: drawInstant(t, "hold expires"), Cause: authority.CauseApprovalDeleted,
 		Actor: drawActor(t, "hold actor"), Reason: rapid.String().Draw(t, "hold reason"), UID: "u-1",
 		Generation: rapid.Int64Range(0, 1<<53).Draw(t, "hold generation"), Spent: rapid.Bool().Draw(t, "spent"),
+		ThroughUID: rapid.SampledFrom([]string{"", "u-2"}).Draw(t, "through uid"), Through: rapid.Int64Range(0, 9).Draw(t, "through"),
 	}
 }
 

@@ -88,6 +88,8 @@ type hold struct {
 	UID        string   `json:"uid,omitempty"`
 	Generation int64    `json:"generation,omitempty"`
 	Spent      bool     `json:"spent,omitempty"`
+	ThroughUID string   `json:"throughUID,omitempty"`
+	Through    int64    `json:"through,omitempty"`
 }
 
 type vector struct {
@@ -183,7 +185,7 @@ func lineOf(e authority.Event) line {
 		l.Hold = &hold{
 			State: h.State.String(), Granted: h.Granted.IDs(), ExpiresAt: authority.Timestamp(h.ExpiresAt),
 			Cause: string(h.Cause), Actor: actor{h.Actor.Name, string(h.Actor.Assurance)}, Reason: h.Reason,
-			UID: h.UID, Generation: h.Generation, Spent: h.Spent,
+			UID: h.UID, Generation: h.Generation, Spent: h.Spent, ThroughUID: h.ThroughUID, Through: h.Through,
 		}
 	}
 	return l
@@ -256,6 +258,7 @@ func (l line) event() (authority.Event, error) {
 			State: p.state("hold.state", h.State), Granted: p.set("hold.granted", h.Granted),
 			ExpiresAt: p.instant("hold.expiresAt", h.ExpiresAt), Cause: authority.Cause(h.Cause), Actor: h.Actor.authority(),
 			Reason: h.Reason, UID: h.UID, Generation: h.Generation, Spent: h.Spent,
+			ThroughUID: h.ThroughUID, Through: h.Through,
 		}
 	}
 	if p.err != nil {

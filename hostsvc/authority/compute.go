@@ -125,7 +125,9 @@ func (c *computation) applyHold() {
 		c.spent = hold.Spent || c.approval == nil ||
 			hold.UID != c.approval.UID || hold.Generation != c.approval.Generation
 	}
-	c.because(hold.Cause, hold.Actor, hold.Reason)
+	if !hold.takesNothing() {
+		c.because(hold.Cause, hold.Actor, hold.Reason)
+	}
 }
 
 // applyHistory treats what happened between the processed version and this
@@ -373,6 +375,9 @@ func (c *computation) outcome(name string) Outcome {
 		}
 		if c.moved {
 			out.Next.Act = ActName(out.Next.Revision, name)
+		}
+		if c.row.Hold != nil && !c.row.Starting {
+			c.because(CauseGateOpened, system(), "what differed from the objects is as it was")
 		}
 		c.because(CauseStoreEpoch, system(), "")
 		out.Next.Cause, out.Next.Actor, out.Next.Reason = c.cause, c.actor, c.reason

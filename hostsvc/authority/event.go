@@ -157,6 +157,9 @@ type heldRecord struct {
 	UID        string   `json:"uid"`
 	Generation string   `json:"generation"`
 	Spent      bool     `json:"spent"`
+	// Absent where empty: events of before these fields keep their digest.
+	ThroughUID string `json:"throughUID,omitempty"`
+	Through    string `json:"through,omitempty"`
 }
 
 type seenRecord struct {
@@ -183,7 +186,11 @@ func (e Event) decisionDigest() (string, error) {
 		rec.Hold = &heldRecord{
 			State: h.State.String(), Granted: h.Granted.IDs(), ExpiresAt: Timestamp(h.ExpiresAt), Cause: h.Cause,
 			Actor: h.Actor, Reason: h.Reason, UID: h.UID, Generation: strconv.FormatInt(h.Generation, 10), Spent: h.Spent,
+			ThroughUID: h.ThroughUID,
 		}
+	}
+	if h := e.Applied; h != nil && h.Through != 0 {
+		rec.Hold.Through = strconv.FormatInt(h.Through, 10)
 	}
 	digest, err := contract.CanonicalDigest(rec)
 	if err != nil {

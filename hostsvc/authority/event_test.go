@@ -13,6 +13,7 @@ func fullEvent(t *testing.T) Event {
 	row := Row{Key: testKey, Revision: 4, EventHash: "previous", Hold: &Hold{
 		State: StateActive, Granted: readTasks, ExpiresAt: epoch, Cause: CauseHuman,
 		Actor: Actor{"bob", ActorClaimed}, Reason: "less", UID: "u", Generation: 2, Spent: true,
+		ThroughUID: "u", Through: 3,
 	}}
 	row.Vector.ManifestDigest = digestOf(1)
 	next := Row{

@@ -25,6 +25,12 @@ type Hold struct {
 	// Spent: more than one version narrowed, so the act's name is used up
 	// whatever the spec in front of us says.
 	Spent bool
+	// ThroughUID and Through name the newest narrowing version that the hold has
+	// absorbed, where that is not the first. One that takes nothing more away is a
+	// revocation all the same: an event that applied the hold of before has not
+	// applied it.
+	ThroughUID string
+	Through    int64
 }
 
 // Equal compares two holds, nil included.
@@ -34,7 +40,8 @@ func (h *Hold) Equal(other *Hold) bool {
 	}
 	return h.State == other.State && h.Granted == other.Granted && h.ExpiresAt.Equal(other.ExpiresAt) &&
 		h.Cause == other.Cause && h.Actor == other.Actor && h.Reason == other.Reason &&
-		h.UID == other.UID && h.Generation == other.Generation && h.Spent == other.Spent
+		h.UID == other.UID && h.Generation == other.Generation && h.Spent == other.Spent &&
+		h.ThroughUID == other.ThroughUID && h.Through == other.Through
 }
 
 // speaksOf tells whether a hold is of the very version that was processed. A
@@ -68,10 +75,23 @@ func (h *Hold) Merge(next Hold) Hold {
 		// A human's narrowing outranks a machine's: the history must name it.
 		merged.Cause, merged.Actor, merged.Reason = next.Cause, next.Actor, next.Reason
 		merged.UID, merged.Generation, merged.Spent = next.UID, next.Generation, next.Spent
+		merged.ThroughUID, merged.Through = next.ThroughUID, next.Through
 	case h.UID != next.UID || h.Generation != next.Generation || next.Spent:
 		merged.Spent = true
+		merged.absorb(next)
 	}
 	return merged
+}
+
+// absorb records the newest version that narrowed.
+func (h *Hold) absorb(next Hold) {
+	uid, generation := h.ThroughUID, h.Through
+	if generation == 0 {
+		uid, generation = h.UID, h.Generation
+	}
+	if next.UID != uid || next.Generation > generation {
+		h.ThroughUID, h.Through = next.UID, next.Generation
+	}
 }
 
 // narrowsNothing tells whether merging next into what the row already holds
@@ -143,6 +163,22 @@ func Loss(row Row, cause Cause) (Hold, bool) {
 	}
 	hold := Hold{State: StateRevoked, Cause: cause, Actor: Actor{Assurance: ActorSystem}}
 	return hold, !narrowsNothing(&row, hold)
+}
+
+// Differing returns the hold of a row whose objects are other ones than it was
+// computed from, in what no narrowing says: a suspension, another principal,
+// another version. It takes nothing away; while there is a hold nothing is
+// allowed (Decide), and the next fence lifts it.
+func Differing(row Row) (Hold, bool) {
+	hold := Hold{
+		State: StateActive, Granted: contract.AllCapabilities, Cause: CauseGateClosed, Actor: Actor{Assurance: ActorSystem},
+	}
+	return hold, row.State == StateActive && !narrowsNothing(&row, hold)
+}
+
+// takesNothing tells a hold that only marks a row as differing.
+func (h *Hold) takesNothing() bool {
+	return h.State == StateActive && h.Granted.Covers(contract.AllCapabilities) && h.ExpiresAt.IsZero() && !h.Cause.movesAct()
 }
 
 // Shrunk returns the hold for a manifest or a human policy that now allows

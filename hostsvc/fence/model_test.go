@@ -327,7 +327,11 @@ func (c *controller) Get(_ context.Context, _ authority.Key, revision uint64) (a
 	if err := c.at("get"); err != nil {
 		return authority.Event{}, err
 	}
-	return c.m.events[revision], c.at("got")
+	event, ok := c.m.events[revision]
+	if !ok {
+		return authority.Event{}, errors.Join(errors.New("no such event"), c.at("got"))
+	}
+	return event, c.at("got")
 }
 
 func (c *controller) Row(context.Context, authority.Key) (authority.Row, error) {

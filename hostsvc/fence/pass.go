@@ -205,6 +205,11 @@ func (p *Pass) advance(ctx context.Context, term Term, row authority.Row, out au
 		return authority.Row{}, p.obey(ctx, term, row)
 	}
 	if err != nil {
+		// It may exist all the same. Left above the row, it would be the next
+		// revision whenever that comes.
+		if _, missing := p.Events.Get(ctx, row.Key, event.Row.Revision); missing == nil {
+			return authority.Row{}, p.obey(ctx, term, row)
+		}
 		return authority.Row{}, fmt.Errorf("create the event of revision %d: %w", event.Row.Revision, err)
 	}
 	if err := p.Ledger.Fence(ctx, term, row, event.Row); err != nil {

@@ -234,6 +234,23 @@ func TestPass_EventRefused(t *testing.T) {
 	}
 }
 
+// The answer to a creation is lost, and by the next round nothing is to be
+// changed any more: the event is obeyed all the same, or it would lie in wait.
+func TestObey_AnEventWhoseAnswerWasLost(t *testing.T) {
+	m, c := leading(t, readTasks|writeTasks)
+	m.edit(func(a *authority.Approval) {
+		a.SupersedesAct, a.Capabilities = m.row.Act, readTasks|writeTasks|sessions
+	})
+	before(m, "created", func(*controller) error { return errors.New("the answer is lost") })
+	if err := c.run(); err != nil {
+		t.Fatal(err)
+	}
+	if m.row.Revision != 2 || m.row.Effective(m.now) != readTasks|writeTasks|sessions {
+		t.Errorf("row %+v", m.row)
+	}
+	m.converges()
+}
+
 // A status that knows a later revision than the store stops the sequence (I3),
 // and what is taken away is held all the same.
 func TestI3_PassGoesOnFromNoLostRevision(t *testing.T) {
