@@ -246,6 +246,9 @@ func (w *watch) done(place view.Place, cur version) {
 		object.anew = 1
 	case before.uid != cur.uid:
 		object.anew = 0
+	case cur.generation != before.generation+1:
+		// Of a write that was compared with another version than the one that it
+		// replaced, nobody knows what the policies made of it.
 	case before.spec != nil && cur.spec != nil && !narrowsOrConfirms(before.spec, cur.spec):
 		object.anew = cur.generation
 	}

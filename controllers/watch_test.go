@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
 	"github.com/kandev/plugin-host/hostsvc/fence"
@@ -71,6 +72,42 @@ func TestI7_HistoryOfWhatThisProcessHandled(t *testing.T) {
 					t.Errorf("watched from %d (%v), want %d", from, err, c.from)
 				}
 			})
+		})
+	}
+}
+
+// Only a write that this process can compare with the version that it replaced
+// counts as one that the policies have checked whole. Anybody may narrow what an
+// unchecked version grants, and over a gap that looks like a grant.
+func TestI7_OnlyANeighbourTellsAWriteThatIsCheckedWhole(t *testing.T) {
+	granting := func(generation int64, set contract.CapabilitySet, act string) version {
+		return version{uid: "a", generation: generation, spec: &authority.Approval{
+			UID: "a", Generation: generation, Capabilities: set, SupersedesAct: act,
+		}}
+	}
+	one, two := contract.SetOf(contract.ReadTasks), contract.SetOf(contract.ReadTasks, contract.WriteTasks)
+	for name, c := range map[string]struct {
+		versions []version
+		since    int64
+		anew     bool
+	}{
+		"created":                                {[]version{granting(1, two, "")}, 0, true},
+		"found":                                  {[]version{granting(4, two, "")}, 3, false},
+		"granted behind what nobody has checked": {[]version{granting(1, one, ""), granting(2, two, ""), granting(3, two, "1-aaaaaa")}, 2, true},
+		"narrowed behind what nobody has checked": {[]version{granting(1, one, ""), granting(2, two, ""), granting(3, one, "")}, 2, false},
+		"narrowed, and what it narrowed unseen":   {[]version{granting(1, one, ""), granting(3, two, "")}, 2, false},
+		"granted after that":                      {[]version{granting(1, one, ""), granting(3, two, ""), granting(4, two, "1-aaaaaa")}, 2, true},
+		"granted before a gap":                    {[]version{granting(1, one, ""), granting(2, two, ""), granting(5, one, "")}, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := quietWatch()
+			defer w.queue.ShutDown()
+			w.deliver(c.versions...)
+			last := c.versions[len(c.versions)-1]
+			object := fence.Object{Namespace: somewhere.Namespace, Name: somewhere.Name, UID: "a"}
+			if anew, err := w.writtenAnew(t.Context(), object, c.since, last.generation); err != nil || anew != c.anew {
+				t.Errorf("written anew: %t (%v), want %t", anew, err, c.anew)
+			}
 		})
 	}
 }
