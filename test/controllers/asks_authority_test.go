@@ -1,9 +1,17 @@
 package controllers_test
 
 import (
+	"context"
+	"sync"
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
@@ -88,6 +96,47 @@ var _ = Describe("authority.md, status: an approval that is replaced between the
 			Expect(isTrue(o.Status.Conditions, v1alpha1.ConditionReady)).To(BeFalse(), "%+v", o.Status)
 		}
 		Expect(replaced).To(BeNumerically(">", 0))
+	})
+})
+
+var _ = Describe("authority.md, what the Host sees: edits that take nothing away", func() {
+	It("make no revision, and not one call is refused meanwhile: a reason, a widening that is refused, metadata", func(ctx SpecContext) {
+		// Its lease outlasts the spec on a busy machine too.
+		h := startWithRounds(newDatabase(ctx, onSQLite), 5*time.Second)
+		s := newScene(ctx, readTasks, writeTasks, readInbox)
+		s.grant(ctx, readTasks, writeTasks)
+		s.allowed(ctx, h)
+		key, calls, refusals := s.key(ctx), 0, map[contract.Reason]int{}
+		calling, stop := context.WithCancel(ctx)
+		var caller sync.WaitGroup
+		caller.Go(func() {
+			defer GinkgoRecover()
+			for ; calling.Err() == nil; calls++ {
+				refusal, err := h.decide(ctx, key, write())
+				Expect(err).NotTo(HaveOccurred())
+				if refusal != nil {
+					refusals[refusal.Reason]++
+				}
+			}
+		})
+		defer caller.Wait()
+		defer stop()
+		told := s.spec(ctx, readTasks, writeTasks)
+		told.Reason = "Told better."
+		s.apply(ctx, told)
+		s.settled(ctx, active)
+		s.apply(ctx, s.spec(ctx, readTasks, writeTasks, readInbox))
+		s.settled(ctx, usedAgain)
+		s.editInstallation(ctx, func(o *installation) { o.Annotations = map[string]string{"example.com/owner": "us"} })
+		for _, name := range []string{s.namespace, s.plugin} {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			Expect(api.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"us"}}}`)))).To(Succeed())
+		}
+		s.converged(ctx, h, at(1, readTasks, writeTasks))
+		stop()
+		caller.Wait()
+		Expect(refusals).To(BeEmpty())
+		Expect(calls).To(BeNumerically(">", 20))
 	})
 })
 
