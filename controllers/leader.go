@@ -63,6 +63,12 @@ func (l *leader) Start(ctx context.Context) error {
 		case err := <-l.deposed:
 			return err
 		case <-l.again:
+			select {
+			case err := <-l.deposed:
+				// Another process leads: a new term would take it back.
+				return err
+			default:
+			}
 			l.resign()
 		case <-ctx.Done():
 			return nil
@@ -174,10 +180,16 @@ func (l *leader) state() (fence.Term, <-chan struct{}) {
 	return l.term, l.leading
 }
 
+// errNoTerm: this process has ended its own term and not begun the next one.
+var errNoTerm = errors.New("no term of this process is in force")
+
 // current ends the process when another one leads by now: one that was stopped
 // for a while may have nothing to fence by which it would learn that.
 func (l *leader) current(ctx context.Context) error {
 	mine, _ := l.state()
+	if mine == (fence.Term{}) {
+		return errNoTerm
+	}
 	term, err := l.store.Term(ctx)
 	if err != nil {
 		return fmt.Errorf("read the term in force: %w", err)
