@@ -134,6 +134,8 @@ type wire struct {
 	thawed chan struct{}
 	// poisoned is the path of an object that can't be decoded, "" for none.
 	poisoned string
+	// reads counts the reads of single approvals.
+	reads atomic.Int64
 }
 
 // poison makes one approval such that no client can decode it.
@@ -175,6 +177,9 @@ func (w *wire) frozen() <-chan struct{} {
 func (w *wire) through(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(request)
+		if request.Method == http.MethodGet && strings.Contains(request.URL.Path, "/plugincapabilityapprovals/") {
+			w.reads.Add(1)
+		}
 		if err == nil && w.poisons(request) {
 			_ = response.Body.Close() // it is replaced
 			response.Body = io.NopCloser(strings.NewReader(`{"apiVersion":"plugins.kandev.ai/v1alpha1","kind":"PluginCapabilityApproval","spec":{"capabilities":1}}`))

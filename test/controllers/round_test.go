@@ -210,6 +210,37 @@ var _ = Describe("I6: what was revoked is refused", func() {
 	})
 })
 
+var _ = Describe("a round", func() {
+	It("reads no approval by itself where nothing has changed, whatever stands there", func(ctx SpecContext) {
+		db := newDatabase(ctx, onSQLite)
+		h := start(db)
+		granted, used, gone := newScene(ctx, readTasks, writeTasks), newScene(ctx, readTasks), newScene(ctx, readTasks)
+		granted.grant(ctx, writeTasks)
+		used.grant(ctx, readTasks)
+		spec := used.spec(ctx, readTasks)
+		revoking := spec
+		revoking.State = v1alpha1.StateRevoked
+		used.apply(ctx, revoking)
+		used.settled(ctx, revoked)
+		used.apply(ctx, spec)
+		used.settled(ctx, usedAgain)
+		gone.grant(ctx, readTasks)
+		label(ctx, gone.namespace, "")
+		gone.settled(ctx, revoked)
+		key := granted.key(ctx)
+		h.beats(ctx, db)
+		for range 5 {
+			h.beats(ctx, db) // what was asked for before is done
+		}
+		before := h.wire.reads.Load()
+		for range 5 {
+			h.beats(ctx, db)
+		}
+		Expect(h.wire.reads.Load()).To(Equal(before))
+		Expect(story(ctx, key)).To(HaveLen(1))
+	})
+})
+
 var _ = Describe("I6: one object that can't be read", func() {
 	It("stops nothing but what it concerns", func(ctx SpecContext) {
 		h := start(newDatabase(ctx, onSQLite))
