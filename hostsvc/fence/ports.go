@@ -87,10 +87,9 @@ type Ledger interface {
 	// Hold merges a narrowing that was computed from the row read as from into
 	// the row, creating a row of revision 0 when there is none, with its audit
 	// entry, and returns the row. It needs no leader. It does nothing when the
-	// row has meanwhile processed that version. A narrowing that speaks of no
-	// version of the object that the row has processed can't be ordered so: it
-	// is ErrOvertaken when the row has another revision than from, or it would
-	// cost a grant that is newer than it.
+	// row has meanwhile processed that version, and is ErrOvertaken when the row
+	// otherwise has another revision, or has processed another version, than
+	// from: it would cost a grant that is newer than it.
 	Hold(ctx context.Context, from authority.Row, hold authority.Hold) (authority.Row, error)
 	// Fence replaces the row read as from by to, in one transaction with its
 	// audit entry and outbox event: ErrDeposed unless term is current,

@@ -81,12 +81,14 @@ func (s *Store) Hold(ctx context.Context, from authority.Row, hold authority.Hol
 		if err != nil {
 			return err
 		}
-		if (hold.UID == "" || hold.UID != row.Seen.UID) && row.Revision != from.Revision {
-			return fmt.Errorf("the row is at revision %d: %w", row.Revision, fence.ErrOvertaken)
-		}
 		if processed(row.Seen, hold) {
 			held = row
 			return nil
+		}
+		// What was left to hold then is not what is left now: it would cost a grant
+		// that came since, or be older than another object that was processed since.
+		if row.Revision != from.Revision || row.Seen != from.Seen {
+			return fmt.Errorf("the row is at revision %d, and has processed %+v: %w", row.Revision, row.Seen, fence.ErrOvertaken)
 		}
 		held, err = t.hold(row, hold)
 		return err

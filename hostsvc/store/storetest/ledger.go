@@ -264,24 +264,52 @@ func testHoldProcessed(t *testing.T, d Database) {
 	}
 }
 
-// A hold that speaks of no version of the processed object is older than a
-// revision that came since it was computed.
+// A hold says what is left of the row that it was computed from: of another one,
+// it would take away what has been granted since.
 func testHoldOvertaken(t *testing.T, d Database) {
 	w := open(t, d)
+	none := w.row("w")
 	from := w.grant("w")
 	granted := w.grant("w")
-	for _, hold := range []authority.Hold{
-		{State: authority.StateRevoked, Cause: authority.CauseUninstalled},
-		{State: authority.StateActive, Granted: 0, Cause: authority.CauseManifestChanged},
-		{State: authority.StateRevoked, Cause: authority.CauseApprovalDeleted, UID: "a former approval", Generation: 3},
+	deleted := func(uid string) authority.Hold {
+		return authority.Hold{State: authority.StateRevoked, Cause: authority.CauseApprovalDeleted, UID: uid, Generation: 3}
+	}
+	for _, outdated := range []struct {
+		what string
+		from authority.Row
+		hold authority.Hold
+	}{
+		{"for an uninstallation", from, authority.Hold{State: authority.StateRevoked, Cause: authority.CauseUninstalled}},
+		{"for a manifest", from, authority.Hold{State: authority.StateActive, Cause: authority.CauseManifestChanged}},
+		{"for the deletion of another object", from, deleted("a former approval")},
+		{"of a later version of the object", from, revoked("approval-1", 7)},
+		{"of a later version that keeps what no row had granted yet", none, authority.Hold{
+			State: authority.StateActive, Cause: authority.CauseHuman, UID: "approval-1", Generation: 3,
+		}},
 	} {
-		_, err := w.Hold(t.Context(), from, hold)
-		w.wantErr("an outdated hold for "+string(hold.Cause), err, fence.ErrOvertaken)
+		_, err := w.Hold(t.Context(), outdated.from, outdated.hold)
+		w.wantErr("an outdated hold "+outdated.what, err, fence.ErrOvertaken)
 	}
 	if now := w.row("w"); !reflect.DeepEqual(now, granted) {
 		t.Errorf("outdated holds changed the row to %+v", now)
 	}
-	held, err := w.Hold(t.Context(), granted, authority.Hold{State: authority.StateRevoked, Cause: authority.CauseUninstalled})
+	// The mark moves without a revision: the object of the hold may be the older
+	// one.
+	w.must(w.MarkSeen(t.Context(), w.term, granted, authority.Seen{UID: "approval-2", Generation: 1}))
+	marked := w.row("w")
+	_, err := w.Hold(t.Context(), granted, deleted("approval-1"))
+	w.wantErr("a hold of before another object was processed", err, fence.ErrOvertaken)
+	_, err = w.Hold(t.Context(), granted, revoked("approval-2", 2))
+	w.wantErr("a hold of before its object was processed", err, fence.ErrOvertaken)
+	if now := w.row("w"); !reflect.DeepEqual(now, marked) {
+		t.Errorf("outdated holds changed the row to %+v", now)
+	}
+	held, err := w.Hold(t.Context(), granted, revoked("approval-2", 1))
+	w.must(err)
+	if !reflect.DeepEqual(held, marked) {
+		t.Errorf("a hold of a processed version left %+v", held)
+	}
+	held, err = w.Hold(t.Context(), marked, authority.Hold{State: authority.StateRevoked, Cause: authority.CauseUninstalled})
 	w.must(err)
 	if held.Hold == nil {
 		t.Error("a hold computed from the present row was ignored")
