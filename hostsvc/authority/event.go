@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kandev/plugin-host/contract"
@@ -101,15 +102,25 @@ func (e Event) Rebuilt() Row {
 
 // Remaining is what stays of a row's hold when the row goes to this event: all
 // of it, unless it is the very hold that the event applied, or speaks of the
-// very version that the event processed and of no other. It would else take away
-// what that version granted, as an act, by what it left out compared with the
-// version before. A hold of an earlier version stays: the event may have been
-// computed before it was set.
+// very version that the event processed as an act, and of nothing else. It would
+// else take away what that version granted, as an act, by what it left out
+// compared with the version before. A hold of an earlier version stays: the event
+// may have been computed before it was set. So does one of a version that the
+// event processed without an act, for a gate or a manifest: the hold is what moves
+// the act.
 func (e Event) Remaining(hold *Hold) *Hold {
-	if hold == nil || hold.Equal(e.Applied) || !hold.Spent && hold.speaksOf(e.Row.Seen) {
+	if hold == nil || hold.Equal(e.Applied) {
+		return nil
+	}
+	if e.acts() && !hold.Spent && !hold.Mixed && hold.speaksOf(e.Row.Seen) {
 		return nil
 	}
 	return hold
+}
+
+// acts tells whether the event's own revision moved the act.
+func (e Event) acts() bool {
+	return strings.HasPrefix(e.Row.Act, ActName(e.Row.Revision, ""))
 }
 
 // record is the digested form of an event: strings and numbers only, so that

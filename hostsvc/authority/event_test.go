@@ -43,6 +43,7 @@ func TestEvent_DigestCoversEveryField(t *testing.T) {
 		"DecisionDigest": true, "PreviousHash": true, // tested below
 		"Row.Hold": true, "Row.Starting": true, // no part of the record
 		"Row.Sum": true, "Row.EventHash": true, // recomputed by Rebuilt
+		"Applied.Mixed": true, // of use only until an event has applied the hold
 	}
 	var walk func(path string, get func(*Event) reflect.Value)
 	count := 0
@@ -135,6 +136,52 @@ func TestEvent_Remaining(t *testing.T) {
 	e.Applied = nil
 	if e.Remaining(&same) != &same {
 		t.Error("an event without a hold takes one")
+	}
+}
+
+// A hold of the version that the event processed goes with it only where that was
+// an act, and only where the hold says nothing else.
+func TestI7_AnEventTakesAHoldOfItsOwnVersionOnlyAsAnAct(t *testing.T) {
+	e := fullEvent(t)
+	e.Applied, e.Row.Seen = nil, Seen{UID: "u", Generation: 7}
+	own := Hold{State: StateActive, Granted: readTasks | writeTasks, Cause: CauseHuman, UID: "u", Generation: 7}
+	machine := Hold{State: StateActive, Granted: readTasks, Cause: CauseManifestChanged, Actor: system()}
+	idle, _ := Differing(Row{State: StateActive})
+	merge := func(first Hold, rest ...Hold) Hold {
+		for _, next := range rest {
+			first = first.Merge(next)
+		}
+		return first
+	}
+	other := own
+	other.Generation = 6
+	act, none := ActName(e.Row.Revision, "aaaaaa"), ActName(e.Row.Revision-1, "aaaaaa")
+	for name, c := range map[string]struct {
+		act   string
+		hold  Hold
+		stays bool
+	}{
+		"an act":                                 {act, own, false},
+		"no act":                                 {none, own, true},
+		"an act with as many digits":             {"1" + act, own, true},
+		"of an earlier version":                  {act, other, true},
+		"two versions":                           {act, merge(other, own), true},
+		"a machine's, which took nothing":        {act, merge(idle, own), false},
+		"and a machine's, which took nothing":    {act, merge(own, idle), false},
+		"a machine's first":                      {act, merge(machine, own), true},
+		"and then a machine's":                   {act, merge(own, machine), true},
+		"and then a machine's, which it covered": {act, merge(merge(own, Hold{State: StateActive, Granted: readTasks | writeTasks | sessions, Cause: CausePolicyChanged})), false},
+		"a machine's before and behind":          {act, merge(machine, own, idle), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e.Row.Act = c.act
+			switch remaining := e.Remaining(&c.hold); {
+			case c.stays && remaining != &c.hold:
+				t.Errorf("%+v is dropped", c.hold)
+			case !c.stays && remaining != nil:
+				t.Errorf("%+v stays", c.hold)
+			}
+		})
 	}
 }
 

@@ -31,6 +31,9 @@ type Hold struct {
 	// applied it.
 	ThroughUID string
 	Through    int64
+	// Mixed: a machine has taken away more than the version that the hold names.
+	// Equal leaves it out: it says where the content is from.
+	Mixed bool
 }
 
 // Equal compares two holds, nil included.
@@ -38,7 +41,7 @@ func (h *Hold) Equal(other *Hold) bool {
 	if h == nil || other == nil {
 		return h == other
 	}
-	return h.State == other.State && h.Granted == other.Granted && h.ExpiresAt.Equal(other.ExpiresAt) &&
+	return h.allowsAs(other) &&
 		h.Cause == other.Cause && h.Actor == other.Actor && h.Reason == other.Reason &&
 		h.UID == other.UID && h.Generation == other.Generation && h.Spent == other.Spent &&
 		h.ThroughUID == other.ThroughUID && h.Through == other.Through
@@ -71,16 +74,23 @@ func (h *Hold) Merge(next Hold) Hold {
 	merged.ExpiresAt = earlier(h.ExpiresAt, next.ExpiresAt)
 	switch {
 	case !next.Cause.movesAct():
+		merged.Mixed = h.Mixed || !merged.allowsAs(h)
 	case !h.Cause.movesAct():
 		// A human's narrowing outranks a machine's: the history must name it.
 		merged.Cause, merged.Actor, merged.Reason = next.Cause, next.Actor, next.Reason
 		merged.UID, merged.Generation, merged.Spent = next.UID, next.Generation, next.Spent
 		merged.ThroughUID, merged.Through = next.ThroughUID, next.Through
+		merged.Mixed = next.Mixed || !merged.allowsAs(&next)
 	case h.UID != next.UID || h.Generation != next.Generation || next.Spent:
 		merged.Spent = true
 		merged.absorb(next)
 	}
 	return merged
+}
+
+// allowsAs tells whether two holds leave the same.
+func (h *Hold) allowsAs(other *Hold) bool {
+	return h.State == other.State && h.Granted == other.Granted && h.ExpiresAt.Equal(other.ExpiresAt)
 }
 
 // absorb records the newest version that narrowed.

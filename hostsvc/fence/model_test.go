@@ -396,8 +396,12 @@ func (c *controller) Fence(_ context.Context, _ Term, from, to authority.Row) er
 }
 
 // ofVersion tells whether a hold was set for the version that an event processed
-// and for no other: the event has taken in all that the hold says.
-func ofVersion(h authority.Hold, seen authority.Seen) bool {
+// as an act, and for nothing else: the event has taken in all that the hold says.
+func (m *model) ofVersion(h authority.Hold, event authority.Event) bool {
+	seen := event.Row.Seen
+	if h.Mixed || event.Row.Act == m.events[event.Row.Revision-1].Row.Act {
+		return false
+	}
 	if h.Cause == authority.CauseApprovalDeleted {
 		seen.Generation++
 	}
@@ -461,7 +465,7 @@ func (m *model) store(to authority.Row) {
 	if plain != recorded {
 		m.t.Fatalf("the row is not its event:\n%+v\n%+v", plain, recorded)
 	}
-	if h := was.Hold; h != nil && !h.Equal(event.Applied) && !ofVersion(*h, event.Row.Seen) {
+	if h := was.Hold; h != nil && !h.Equal(event.Applied) && !m.ofVersion(*h, event) {
 		switch kept := to.Hold; {
 		case kept == nil:
 			m.t.Fatalf("revision %d cleared the hold %+v that its event did not apply", to.Revision, *h)

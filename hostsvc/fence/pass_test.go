@@ -455,6 +455,83 @@ func TestI7_AGrantIsNotTakenBackByAHoldOfItsOwnVersion(t *testing.T) {
 	}
 }
 
+// A grant that waits for its manifest is narrowed while a gate closes: the event
+// of the gate has processed the narrowing version, and is no act. What was taken
+// away must not come back by the manifest of before.
+func TestI7_ANarrowingOfWhatWaitsOutlivesAnEventThatIsNoAct(t *testing.T) {
+	m, c := leading(t, readTasks|writeTasks)
+	waiting := m.spec(readTasks | writeTasks | sessions)
+	waiting.ManifestDigest = digestOf(1)
+	m.apply(waiting)
+	if err := c.run(); err != nil {
+		t.Fatal(err)
+	}
+	m.edit(func(a *authority.Approval) { a.Capabilities &^= sessions })
+	m.installation.Suspended = true
+	if err := c.run(); err != nil {
+		t.Fatal(err)
+	}
+	m.edit(func(a *authority.Approval) { a.Capabilities |= sessions }) // self-heal
+	m.installation.Suspended = false
+	if err := c.run(); err != nil {
+		t.Fatal(err)
+	}
+	m.manifest(digestOf(1))
+	if err := c.run(); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.row.Effective(m.now); got != readTasks {
+		t.Errorf("effective {%s}, row %+v", got, m.row)
+	}
+	m.converges()
+}
+
+// What a machine took away with a human's narrowing ends for good, also where the
+// event that is obeyed grants the human's version.
+func TestI7_WhatAManifestTookOutlivesTheEventOfTheSameVersionAsTheHold(t *testing.T) {
+	m, c := leading(t, readTasks|writeTasks)
+	m.edit(func(a *authority.Approval) { // to have a version before that asks for more
+		a.Capabilities = readTasks | writeTasks | sessions
+	})
+	if err := c.run(); err != nil {
+		t.Fatal(err)
+	}
+	replica := m.start("replica")
+	if err := replica.handle(); err != nil {
+		t.Fatal(err)
+	}
+	m.apply(m.spec(readTasks | writeTasks | inbox))
+	before(m, "created", func(c *controller) error { m.kill(c); return errCrashed })
+	_ = c.run()
+	m.manifest(digestOf(1)) // declares neither writeTasks nor inbox
+	if _, err := replica.Hold(t.Context(), m.row, func() authority.Hold {
+		hold, ok := authority.Shrunk(m.row, m.installation.Declared, time.Time{}, authority.CauseManifestChanged)
+		if !ok {
+			t.Fatal("nothing is held")
+		}
+		return hold
+	}()); err != nil {
+		t.Fatal(err)
+	}
+	if err := replica.handle(); err != nil {
+		t.Fatal(err)
+	}
+	if m.row.Hold == nil || m.row.Hold.Cause != authority.CauseHuman {
+		t.Fatalf("the hold is %+v", m.row.Hold)
+	}
+	m.manifest(digestOf(0))
+	next := m.start("next")
+	m.leaderEpoch++
+	next.term = Term{StoreEpoch: 1, LeaderEpoch: m.leaderEpoch}
+	if err := next.run(); err != nil {
+		t.Fatal(err)
+	}
+	if m.row.Effective(m.now)&writeTasks != 0 {
+		t.Errorf("what the manifest took came back: %+v", m.row)
+	}
+	m.converges()
+}
+
 // An event does not lower what the row has seen, nor may it allow what a
 // version processed since took away.
 func TestObey_SeenNeverGoesBack(t *testing.T) {

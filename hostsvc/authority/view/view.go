@@ -218,6 +218,17 @@ func (v *View) InstallationName(id string) (string, bool) {
 	return name, ok
 }
 
+// AccountOf returns the ServiceAccount that an installation ID's object names.
+func (v *View) AccountOf(id string) (namespace, name string, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	installation := v.present(id)
+	if installation == nil {
+		return "", "", false
+	}
+	return installation.ServiceAccountNamespace, installation.ServiceAccountName, true
+}
+
 // Installed tells whether an installation of this ID is there.
 func (v *View) Installed(id string) bool {
 	v.mu.Lock()
