@@ -141,10 +141,12 @@ func (c *cluster) auditedWorkspace(ctx context.Context, name string) (string, er
 	return s.workspaceID, nil
 }
 
-// history collects events and what was wrong with them.
+// history collects events, of the cluster and of an archive, and what was wrong
+// with them.
 type history struct {
 	*tool
 	events    []authority.Event
+	archived  []authority.Event
 	published map[authority.Key]uint64
 	// unread are events that could not be understood, and archived ones whose
 	// content was changed. They don't count.
@@ -230,7 +232,7 @@ func (h *history) decode(name string, archive io.Reader, wanted func(authority.E
 			continue
 		}
 		if wanted(event) {
-			h.events = append(h.events, event)
+			h.archived = append(h.archived, event)
 		}
 	}
 	return nil
@@ -326,7 +328,7 @@ type chainReport struct {
 }
 
 func (h *history) tell(o auditOptions) error {
-	chains := auditlog.Verify(h.events, h.published)
+	chains := auditlog.Verify(h.events, h.archived, h.published)
 	bad := len(h.unread) > 0
 	for i := range chains {
 		bad = bad || !chains[i].Intact() || o.archive != "" && !chains[i].Complete()

@@ -250,11 +250,13 @@ func TestVerify(t *testing.T) {
 	changed[2].Row.ApprovedBy = "mallory@example.com"
 	moved := slices.Clone(whole)
 	moved[1].Row.AuditID = whole[0].Row.AuditID
+	skipping := again(t, whole[1], func(r *authority.Row) { r.Revision = 4 })
 	rooted := []authority.Event{again(t, whole[0], func(*authority.Row) {})}
 	rooted[0].PreviousHash = "x"
 
 	for name, c := range map[string]struct {
 		events    []authority.Event
+		archived  []authority.Event
 		published uint64
 		want      []Fault
 		from, to  uint64
@@ -271,10 +273,15 @@ func TestVerify(t *testing.T) {
 		"an audit ID of another":          {events: moved, want: []Fault{FaultChanged}, from: 2, to: 2},
 		"written again, with its digest":  {events: replaced, want: []Fault{FaultBroken}, from: 3, to: 4},
 		"written again, the archive held": {events: append(slices.Clone(whole), replaced[2]), want: []Fault{FaultForked}, from: 3, to: 3},
+		"a first that is none":            {events: []authority.Event{again(t, whole[0], func(r *authority.Row) { r.Revision = 40 })}, want: []Fault{FaultChanged}, from: 40, to: 40},
+		"over some that never were":       {events: []authority.Event{whole[0], skipping}, want: []Fault{FaultChanged}, from: 4, to: 4},
+		"archived, and live":              {events: whole[2:], archived: whole, intact: true},
+		"archived alone":                  {archived: whole, want: []Fault{FaultUnwitnessed}, from: 1, to: 5},
+		"archived behind the live ones":   {events: whole[1:3], archived: whole, published: 3, want: []Fault{FaultUnwitnessed}, from: 4, to: 5},
 		"a first with one before it":      {events: rooted, want: []Fault{FaultBroken}, from: 1, to: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			chains := Verify(c.events, map[authority.Key]uint64{key: c.published})
+			chains := Verify(c.events, c.archived, map[authority.Key]uint64{key: c.published})
 			if len(chains) != 1 {
 				t.Fatalf("%d chains", len(chains))
 			}
@@ -304,11 +311,11 @@ func TestVerifyKeepsKeysApart(t *testing.T) {
 			other[i].PreviousHash = other[i-1].Hash()
 		}
 	}
-	chains := Verify(slices.Concat(here, other), nil)
+	chains := Verify(slices.Concat(here, other), nil, nil)
 	if len(chains) != 2 || chains[0].Key.WorkspaceID != "billing" || !chains[0].Complete() || !chains[1].Complete() {
 		t.Errorf("got %+v", chains)
 	}
-	if got := Verify(nil, nil); len(got) != 0 {
+	if got := Verify(nil, nil, nil); len(got) != 0 {
 		t.Errorf("nothing makes %v", got)
 	}
 }

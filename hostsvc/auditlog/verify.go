@@ -27,6 +27,10 @@ const (
 	// FaultBeginning: the first revisions are missing. Retention takes them out
 	// of the API, so this alone is no sign of a change: an archive has them.
 	FaultBeginning Fault = "Beginning"
+	// FaultUnwitnessed: the newest revisions stand in an archive alone. The newest
+	// event of a history is never pruned, so the cluster should have them; what it
+	// has proves nothing of them, and somebody may have made them up.
+	FaultUnwitnessed Fault = "Unwitnessed"
 )
 
 // Finding is one fault of a history.
@@ -59,12 +63,17 @@ func (c *Chain) Complete() bool { return len(c.Findings) == 0 }
 
 // Verify puts events of any number of keys, in any order, into their chains and
 // checks each. An event that is given twice, by an archive and by the API, counts
-// once. published holds the revisions that are known from elsewhere, such as a
-// status: a chain that ends before is cut. A key that only published names has a
-// chain without events.
-func Verify(events []authority.Event, published map[authority.Key]uint64) []Chain {
-	byKey := map[authority.Key][]authority.Event{}
-	for _, e := range events {
+// once. The hashes bind what is archived to what is live: behind the newest live
+// event, and where there is none, an archive is its own only witness. published
+// holds the revisions that are known from elsewhere, such as a status: a chain that
+// ends before is cut. A key that only published names has a chain without events.
+func Verify(live, archived []authority.Event, published map[authority.Key]uint64) []Chain {
+	byKey, newest := map[authority.Key][]authority.Event{}, map[authority.Key]uint64{}
+	for _, e := range live {
+		byKey[e.Row.Key] = append(byKey[e.Row.Key], e)
+		newest[e.Row.Key] = max(newest[e.Row.Key], e.Row.Revision)
+	}
+	for _, e := range archived {
 		byKey[e.Row.Key] = append(byKey[e.Row.Key], e)
 	}
 	for key, revision := range published {
@@ -74,7 +83,7 @@ func Verify(events []authority.Event, published map[authority.Key]uint64) []Chai
 	}
 	chains := make([]Chain, 0, len(byKey))
 	for key, history := range byKey {
-		chains = append(chains, verify(key, history, published[key]))
+		chains = append(chains, verify(key, history, newest[key], published[key]))
 	}
 	slices.SortFunc(chains, func(a, b Chain) int {
 		return cmp.Or(cmp.Compare(a.InstallationName, b.InstallationName), cmp.Compare(a.Key.WorkspaceID, b.Key.WorkspaceID),
@@ -83,7 +92,7 @@ func Verify(events []authority.Event, published map[authority.Key]uint64) []Chai
 	return chains
 }
 
-func verify(key authority.Key, history []authority.Event, published uint64) Chain {
+func verify(key authority.Key, history []authority.Event, newest, published uint64) Chain {
 	slices.SortStableFunc(history, func(a, b authority.Event) int { return cmp.Compare(a.Row.Revision, b.Row.Revision) })
 	c := Chain{Key: key}
 	for _, e := range history {
@@ -93,6 +102,9 @@ func verify(key authority.Key, history []authority.Event, published uint64) Chai
 	if n := len(c.Events); n > 0 {
 		last = c.Events[n-1].Row.Revision
 		c.InstallationName = c.Events[n-1].InstallationName
+	}
+	if last > newest {
+		c.found(FaultUnwitnessed, newest+1, last, "revisions %d to %d are not in the cluster, which keeps the newest: nothing but the archive says that they are true", newest+1, last)
 	}
 	if published > last {
 		c.found(FaultCut, last+1, published, "revision %d was published, and the history ends at %d", published, last)
@@ -107,6 +119,8 @@ func (c *Chain) add(e authority.Event) {
 		c.found(FaultChanged, revision, revision, "the content of revision %d is not what its digest was made of", revision)
 	} else if e.Row.AuditID != authority.AuditID(e.Row.Key, revision) {
 		c.found(FaultChanged, revision, revision, "the audit ID of revision %d is another one's", revision)
+	} else if e.BeforeRevision+1 != revision {
+		c.found(FaultChanged, revision, revision, "revision %d says that it follows revision %d", revision, e.BeforeRevision)
 	}
 	if len(c.Events) == 0 {
 		switch {
