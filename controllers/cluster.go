@@ -18,8 +18,12 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/fence"
 )
 
-// fieldInstallationID is a field selector of the API server.
-const fieldInstallationID = "spec.installationID"
+// Field selectors of the API server.
+const (
+	fieldInstallationID          = "spec.installationID"
+	fieldServiceAccountNamespace = "spec.serviceAccountRef.namespace"
+	fieldServiceAccountName      = "spec.serviceAccountRef.name"
+)
 
 // cluster reads what humans ask for, live: past every cache. It implements
 // fence.Intent.
@@ -57,17 +61,35 @@ type reading struct {
 	place *view.Place
 }
 
+// read reads the approval, then the installation, the namespace and the policy:
+// where the namespace that is read after an approval is the bound one, the
+// approval was read in it. A namespace that was made anew in between lends what
+// stands in it to nobody.
 func (c *cluster) read(ctx context.Context, key authority.Key) (reading, error) {
 	var r reading
-	var err error
-	if r.Intent.Policy, err = c.policies.inForce(ctx); err != nil {
-		return r, err
-	}
-	name, object, all, err := c.installation(ctx, key.InstallationID)
+	bound, isBound, err := c.bindings.lookUp(ctx, key.WorkspaceID)
 	if err != nil {
 		return r, err
 	}
-	r.InstallationName = name
+	name, known := c.view.InstallationName(key.InstallationID)
+	var approval *v1alpha1.PluginCapabilityApproval
+	var object *v1alpha1.PluginInstallation
+	var all []v1alpha1.PluginInstallation
+	for {
+		if isBound && known {
+			if approval, err = c.approval(ctx, view.Place{Namespace: bound.Namespace, Name: name}); err != nil {
+				return r, err
+			}
+		}
+		if r.InstallationName, object, all, err = c.installation(ctx, key.InstallationID); err != nil {
+			return r, err
+		}
+		if known && r.InstallationName == name {
+			break
+		}
+		// Only the installation says where its approval stands.
+		name, known = r.InstallationName, true
+	}
 	if object != nil {
 		examined, err := c.examine(ctx, object, all)
 		if err != nil {
@@ -75,22 +97,21 @@ func (c *cluster) read(ctx context.Context, key authority.Key) (reading, error) 
 		}
 		r.Intent.Installation = &examined.Installation
 	}
-	workspace, namespace, err := c.workspace(ctx, key.WorkspaceID)
-	if err != nil || namespace == "" {
+	here := false
+	if isBound {
+		if r.Intent.Workspace, here, err = c.workspace(ctx, bound); err != nil {
+			return r, err
+		}
+	}
+	if r.Intent.Policy, err = c.policies.inForce(ctx); err != nil || !here {
 		return r, err
 	}
-	r.Intent.Workspace = workspace
-	r.place = &view.Place{Namespace: namespace, Name: name}
-	var approval v1alpha1.PluginCapabilityApproval
-	err = c.live.Get(ctx, nameOf(*r.place), &approval)
-	if apierrors.IsNotFound(err) {
+	r.place = &view.Place{Namespace: bound.Namespace, Name: name}
+	if approval == nil {
 		return r, nil
 	}
-	if err != nil {
-		return r, fmt.Errorf("read approval %s/%s: %w", namespace, name, err)
-	}
-	r.Intent.Approval = kinds.ApprovalOf(&approval)
-	reports, err := c.reportsFor(ctx, &approval, key, object != nil)
+	r.Intent.Approval = kinds.ApprovalOf(approval)
+	reports, err := c.reportsFor(ctx, approval, key, object != nil)
 	if err != nil {
 		return r, err
 	}
@@ -100,10 +121,39 @@ func (c *cluster) read(ctx context.Context, key authority.Key) (reading, error) 
 		}
 		r.Object = &fence.Object{
 			Namespace: approval.Namespace, Name: approval.Name,
-			UID: string(approval.UID), ResourceVersion: approval.ResourceVersion, Read: &approval,
+			UID: string(approval.UID), ResourceVersion: approval.ResourceVersion, Read: approval,
 		}
 	}
 	return r, nil
+}
+
+// approval reads the object at a place, nil when there is none.
+func (c *cluster) approval(ctx context.Context, place view.Place) (*v1alpha1.PluginCapabilityApproval, error) {
+	var approval v1alpha1.PluginCapabilityApproval
+	err := c.live.Get(ctx, nameOf(place), &approval)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // absence is an answer
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read approval %s/%s: %w", place.Namespace, place.Name, err)
+	}
+	return &approval, nil
+}
+
+// standsAt tells whether the approval of a key stands, or would stand, at a place:
+// by the binding and by the name of the installation, whether or not either is
+// there now.
+func (c *cluster) standsAt(ctx context.Context, key authority.Key, place view.Place) (bool, error) {
+	bound, isBound, err := c.bindings.lookUp(ctx, key.WorkspaceID)
+	if err != nil || !isBound || bound.Namespace != place.Namespace {
+		return false, err
+	}
+	if name, known := c.view.InstallationName(key.InstallationID); known {
+		return name == place.Name, nil
+	}
+	// An ID that nobody has ever installed stands nowhere.
+	name, object, _, err := c.installation(ctx, key.InstallationID)
+	return err == nil && object != nil && name == place.Name, err
 }
 
 // reportsFor tells whether the status of an approval speaks of key: one object
@@ -119,12 +169,28 @@ func (c *cluster) reportsFor(ctx context.Context, approval *v1alpha1.PluginCapab
 }
 
 // installation returns the name of an installation ID and its object, nil when
-// it is uninstalled or being deleted, and beside it every installation. They are
-// few, and one list serves many passes. That it is gone is never concluded from
-// a cache. The name of one that is gone is that of its history.
+// it is uninstalled or being deleted, and beside it at least those that name the
+// same ServiceAccount. That it is gone is never concluded from a cache. The name
+// of one that is gone is that of its history.
 func (c *cluster) installation(
 	ctx context.Context, id string,
 ) (name string, object *v1alpha1.PluginInstallation, all []v1alpha1.PluginInstallation, err error) {
+	if namespace, account, known := c.view.AccountOf(id); known {
+		// One small list has it, with all that matters of the others.
+		claims, err := c.naming(ctx, namespace, account)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		for i := range claims {
+			owns, err := c.owns(ctx, &claims[i], id)
+			if err != nil {
+				return "", nil, nil, err
+			}
+			if owns && claims[i].DeletionTimestamp == nil {
+				return claims[i].Name, &claims[i], claims, nil
+			}
+		}
+	}
 	if all, err = c.installations(ctx); err != nil {
 		return "", nil, nil, err
 	}
@@ -155,12 +221,19 @@ func (c *cluster) installation(
 	return id, nil, all, nil
 }
 
-func (c *cluster) installations(ctx context.Context) ([]v1alpha1.PluginInstallation, error) {
+func (c *cluster) installations(ctx context.Context, selection ...client.ListOption) ([]v1alpha1.PluginInstallation, error) {
 	var list v1alpha1.PluginInstallationList
-	if err := c.live.List(ctx, &list); err != nil {
+	if err := c.live.List(ctx, &list, selection...); err != nil {
 		return nil, fmt.Errorf("list the installations: %w", err)
 	}
 	return list.Items, nil
+}
+
+// naming lists the installations that name a ServiceAccount.
+func (c *cluster) naming(ctx context.Context, namespace, name string) ([]v1alpha1.PluginInstallation, error) {
+	return c.installations(ctx, client.MatchingFields{
+		fieldServiceAccountNamespace: namespace, fieldServiceAccountName: name,
+	})
 }
 
 // owns tells whether an installation ID is an object's: the status says so, and
@@ -201,20 +274,8 @@ func (c *cluster) installationNamed(ctx context.Context, name string) (*v1alpha1
 // examined is an installation with what other objects say about it.
 type examined struct {
 	authority.Installation
+	kinds.Principal
 	unknown []string
-	// accountUID and namespaceUID are the live ones, "" when absent.
-	accountUID   string
-	namespaceUID string
-	// inWorkspace is the workspace whose namespace the ServiceAccount is in.
-	inWorkspace string
-	// claimedBy are the other installations that name the ServiceAccount.
-	claimedBy []string
-}
-
-// pinned tells whether the live principal is the one in the status.
-func (e *examined) pinned() bool {
-	return e.ServiceAccountUID != "" && e.ServiceAccountUID == e.accountUID &&
-		e.ServiceAccountNamespaceUID == e.namespaceUID
 }
 
 // examine looks at an installation beside all others.
@@ -230,63 +291,43 @@ func (c *cluster) examine(
 	if err != nil {
 		return examined{}, err
 	}
-	return examinedOf(object, account, namespace, claimants(all, ref))
-}
-
-// claimants are the installations that name a ServiceAccount.
-func claimants(all []v1alpha1.PluginInstallation, ref v1alpha1.ServiceAccountReference) []v1alpha1.PluginInstallation {
-	var claims []v1alpha1.PluginInstallation
-	for _, other := range all {
-		if r := other.Spec.ServiceAccountRef; r.Namespace == ref.Namespace && r.Name == ref.Name {
-			claims = append(claims, other)
-		}
-	}
-	return claims
+	return examinedOf(object, account, namespace, all)
 }
 
 // examinedOf is the installation of an object under its ServiceAccount and the
-// account's namespace, nil when absent, and beside the installations that name
-// the same account.
+// account's namespace, nil when absent, and beside all installations that may
+// name the same account.
 func examinedOf(
-	object *v1alpha1.PluginInstallation, account, namespace *metav1.PartialObjectMetadata, claims []v1alpha1.PluginInstallation,
+	object *v1alpha1.PluginInstallation, account, namespace *metav1.PartialObjectMetadata, all []v1alpha1.PluginInstallation,
 ) (examined, error) {
 	installation, unknown, err := kinds.InstallationOf(object)
 	if err != nil {
 		return examined{}, err
 	}
 	e := examined{Installation: installation, unknown: unknown}
+	e.ClaimedBy = kinds.Claims(object, all)
 	if account != nil && namespace != nil {
-		e.accountUID, e.namespaceUID = string(account.UID), string(namespace.UID)
+		e.AccountUID, e.NamespaceUID = string(account.UID), string(namespace.UID)
 	}
 	if namespace != nil {
-		e.inWorkspace = namespace.Labels[v1alpha1.LabelWorkspaceID]
+		e.InWorkspace = namespace.Labels[v1alpha1.LabelWorkspaceID]
 	}
-	for _, other := range claims {
-		if other.UID != object.UID && other.DeletionTimestamp == nil {
-			e.claimedBy = append(e.claimedBy, other.Name)
-		}
-	}
-	e.ServiceAccountConflict = len(e.claimedBy) > 0 || e.inWorkspace != ""
-	e.PrincipalChanged = !e.pinned()
+	e.Judge(&e.Installation)
 	return e, nil
 }
 
 // workspace returns a workspace if its bound namespace lives and bears its
-// label, and the namespace's name as long as that very namespace is there.
-func (c *cluster) workspace(ctx context.Context, id string) (workspace *authority.Workspace, namespace string, err error) {
-	bound, ok, err := c.bindings.lookUp(ctx, id)
-	if err != nil || !ok {
-		return nil, "", err
-	}
+// label, and whether that very namespace is there at all.
+func (c *cluster) workspace(ctx context.Context, bound authority.Workspace) (workspace *authority.Workspace, here bool, err error) {
 	// One list of what bears the label, whatever its value, serves many passes.
 	labelled := &metav1.PartialObjectMetadataList{}
 	labelled.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	if err := c.live.List(ctx, labelled, client.HasLabels{v1alpha1.LabelWorkspaceID}); err != nil {
-		return nil, "", fmt.Errorf("list the namespaces of workspaces: %w", err)
+		return nil, false, fmt.Errorf("list the namespaces of workspaces: %w", err)
 	}
 	bears := false
 	for _, o := range labelled.Items {
-		if o.Labels[v1alpha1.LabelWorkspaceID] != id || o.DeletionTimestamp != nil {
+		if o.Labels[v1alpha1.LabelWorkspaceID] != bound.ID || o.DeletionTimestamp != nil {
 			continue
 		}
 		if string(o.UID) == bound.NamespaceUID {
@@ -296,13 +337,10 @@ func (c *cluster) workspace(ctx context.Context, id string) (workspace *authorit
 		}
 	}
 	if bears {
-		return &bound, bound.Namespace, nil
+		return &bound, true, nil
 	}
 	object, err := c.metadata(ctx, "Namespace", client.ObjectKey{Name: bound.Namespace})
-	if err != nil || object == nil || string(object.UID) != bound.NamespaceUID {
-		return nil, "", err
-	}
-	return nil, bound.Namespace, nil
+	return nil, err == nil && object != nil && string(object.UID) == bound.NamespaceUID, err
 }
 
 // metadata reads the metadata of a core object, nil when it is absent or being

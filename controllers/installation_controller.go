@@ -64,7 +64,8 @@ func (r *installationReconciler) Reconcile(ctx context.Context, request reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	all, err := r.cluster.installations(ctx)
+	ref := object.Spec.ServiceAccountRef
+	all, err := r.cluster.naming(ctx, ref.Namespace, ref.Name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -138,10 +139,10 @@ func (r *installationReconciler) register(ctx context.Context, object *v1alpha1.
 // acknowledges the very ServiceAccount that is there.
 func pin(found *examined, accept types.UID) {
 	first := found.ServiceAccountUID == "" && !found.ServiceAccountConflict
-	if found.accountUID == "" || (!first && string(accept) != found.accountUID) {
+	if found.AccountUID == "" || (!first && string(accept) != found.AccountUID) {
 		return
 	}
-	found.ServiceAccountUID, found.ServiceAccountNamespaceUID = found.accountUID, found.namespaceUID
+	found.ServiceAccountUID, found.ServiceAccountNamespaceUID = found.AccountUID, found.NamespaceUID
 	found.PrincipalChanged = false
 }
 

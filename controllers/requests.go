@@ -53,6 +53,33 @@ func (r *requests[request]) later(one request, after time.Duration) {
 	r.queue.AddWithOpts(priorityqueue.AddOpts{After: after}, one)
 }
 
+// pace spaces what is done again and again for one thing.
+type pace struct {
+	least, every time.Duration
+
+	mu  sync.Mutex
+	due map[string]time.Time
+}
+
+// wait returns how long the next time is away: at least a little, so that what
+// comes together is done once, and longer where the last time was a moment ago.
+func (p *pace) wait(name string, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	due := p.due[name]
+	if !now.Before(due) {
+		next := now.Add(p.least)
+		if again := due.Add(p.every); again.After(next) {
+			next = again
+		}
+		if p.due == nil {
+			p.due = map[string]time.Time{}
+		}
+		p.due[name], due = next, next
+	}
+	return due.Sub(now)
+}
+
 // addAt adds at a priority.
 func (r *requests[request]) addAt(priority int, one request) {
 	r.mu.Lock()

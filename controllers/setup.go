@@ -43,8 +43,9 @@ const (
 	// approvalWorkers find the keys of approvals.
 	approvalWorkers = 4
 	// summaryDelay is how long an installation's summary of its workspaces waits
-	// for others of its rows to move.
+	// for others of its rows to move, and summaryEvery the time between two.
 	summaryDelay = time.Second
+	summaryEvery = 15 * time.Second
 	// passTimeout bounds one request, waits for the watch included.
 	passTimeout = time.Minute
 )
@@ -187,6 +188,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	summaries := &pace{least: summaryDelay, every: summaryEvery}
 	if err := builder.TypedControllerManagedBy[authority.Key](mgr).Named("pass").
 		WatchesRawSource(passes.source()).
 		WithOptions(controller.TypedOptions[authority.Key]{
@@ -201,7 +203,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 			leader: lead, view: o.View, store: o.Store, now: o.Now, revisions: map[authority.Key]uint64{},
 			settled: func(installationID string) {
 				if name, ok := o.View.InstallationName(installationID); ok {
-					installations.later(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, summaryDelay)
+					installations.later(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, summaries.wait(name, o.Now()))
 				}
 			},
 		}}); err != nil {
