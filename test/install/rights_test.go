@@ -102,7 +102,7 @@ func (c cluster) rights(t *testing.T) {
 		{who: manager, groups: accounts, namespace: namespace, rights: managerAtHome},
 		{who: manager, groups: accounts, namespace: workspace, rights: managerEverywhere},
 		{who: "installer", rights: rightsOf([]string{installations}, write...)},
-		{who: "approver", namespace: workspace, rights: rightsOf([]string{approvals}, write...)},
+		{who: "approver", namespace: workspace, rights: append(rightsOf([]string{approvals}, write...), "get namespaces")},
 		{who: "approver", namespace: other},
 		{who: "approver"},
 		{who: "revoker", namespace: workspace, rights: rightsOf([]string{approvals}, "delete", "get", "list", "patch", "update", "watch")},
