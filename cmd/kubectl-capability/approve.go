@@ -90,7 +90,7 @@ func addTimeout(cmd *cobra.Command, timeout *time.Duration) {
 func (t *tool) approve(ctx context.Context, o approveOptions, name string) error {
 	switch {
 	case len(o.capabilities) == 0 && !o.allDeclared:
-		return problem{what: "what is to be granted? Give --capability, or --all-declared", hint: "`kubectl capability review " + name + "` shows what the plugin asks for"}
+		return problem{what: "what is to be granted? Give --capability, or --all-declared", hint: "`kubectl capability review " + name + "`, with the same -n, shows what the plugin asks for"}
 	case o.expiresIn != "" && o.noExpiry:
 		return problem{what: "--expires-in and --no-expiry contradict each other"}
 	}
@@ -288,7 +288,9 @@ func (t *tool) granted(o *v1alpha1.PluginCapabilityApproval, wanted contract.Cap
 			fmt.Fprintf(t.Out, "  %s: %s\n", inactive.ID, inactive.Reason)
 		}
 	}
+	gates := map[string]bool{}
 	for _, gate := range o.Status.Gates {
+		gates[string(gate.Type)] = true
 		fmt.Fprintf(t.Out, "  gate %s: %s\n", gate.Type, gate.Message)
 	}
 	for _, kind := range []string{v1alpha1.ConditionReviewRequired, v1alpha1.ConditionReady} {
@@ -297,7 +299,8 @@ func (t *tool) granted(o *v1alpha1.PluginCapabilityApproval, wanted contract.Cap
 		if kind == v1alpha1.ConditionReady {
 			bad = metav1.ConditionFalse
 		}
-		if c != nil && c.Status == bad && c.ObservedGeneration == o.Generation {
+		// Ready names the gate that is closed, which was just said.
+		if c != nil && c.Status == bad && c.ObservedGeneration == o.Generation && !gates[c.Reason] {
 			fmt.Fprintf(t.Out, "  %s: %s\n", c.Reason, c.Message)
 			break
 		}

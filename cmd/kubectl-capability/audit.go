@@ -464,8 +464,11 @@ func sentence(before, e *authority.Event) string {
 	} else {
 		parts = append(parts, "granted "+listed(lasting(r)))
 	}
-	if gates := r.Gates.Names(); len(gates) > 0 && (before == nil || !slices.Equal(gates, was.Gates.Names())) {
+	if gates := r.Gates.Names(); len(gates) > 0 && r.Gates != was.Gates {
 		parts = append(parts, "gates closed: "+strings.Join(gates, ", "))
+	}
+	if opened := (was.Gates &^ r.Gates).Names(); len(opened) > 0 {
+		parts = append(parts, "gates opened: "+strings.Join(opened, ", "))
 	}
 	if before != nil && was.Vector.Version != r.Vector.Version {
 		parts = append(parts, "version "+orNone(was.Vector.Version)+" -> "+orNone(r.Vector.Version))
@@ -473,7 +476,11 @@ func sentence(before, e *authority.Event) string {
 	if before != nil && was.Vector.PolicyVersion != r.Vector.PolicyVersion {
 		parts = append(parts, "policy "+r.Vector.PolicyVersion)
 	}
-	if !r.ExpiresAt.IsZero() && !r.ExpiresAt.Equal(was.ExpiresAt) {
+	switch {
+	case r.ExpiresAt.Equal(was.ExpiresAt):
+	case r.ExpiresAt.IsZero():
+		parts = append(parts, "without an end")
+	default:
 		parts = append(parts, "until "+instant(r.ExpiresAt))
 	}
 	if r.Unproven {

@@ -109,7 +109,10 @@ func (c *cluster) workspace(ctx context.Context, name string) (*corev1.Namespace
 		return nil, nil //nolint:nilnil // absence is an answer
 	}
 	if err != nil {
-		return nil, reading{doing: "read the namespace " + name, role: "view", err: err}
+		return nil, reading{
+			doing: "read the namespace " + name, role: roleApprover, err: err,
+			hint: "is it the workspace that you mean? -n chooses its namespace",
+		}
 	}
 	return &o, nil
 }

@@ -614,14 +614,17 @@ func (c *change) lines() []string {
 		lines = append(lines, "+ gate "+gate+" opens")
 	}
 	if c.Asks != nil {
-		wants := c.Asks.Grants
+		var wants []string
+		if len(c.Asks.Grants) > 0 {
+			wants = append(wants, "for "+strings.Join(c.Asks.Grants, ", "))
+		}
 		if c.Asks.Reactivates {
 			wants = append(wants, "to be active")
 		}
 		if c.Asks.Extends {
 			wants = append(wants, "to last longer")
 		}
-		lines = append(lines, "! asks for "+strings.Join(wants, ", ")+": "+c.Asks.sentence())
+		lines = append(lines, "! asks "+strings.Join(wants, ", and ")+": "+c.Asks.sentence())
 	}
 	if c.Act != "" {
 		lines = append(lines, "  it uses up the act "+c.Act)

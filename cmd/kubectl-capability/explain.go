@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
@@ -247,6 +248,16 @@ func (c *cluster) observe(ctx context.Context, s subject, row authority.Row) (*a
 	return v.Observe(row.Key), nil
 }
 
+// grantOf is the command that makes a capability work, with what the plugin can't
+// work without.
+func (s subject) grantOf(capability contract.Capability) string {
+	command := "`kubectl capability approve " + s.name + " -n " + s.namespace
+	for c := range ((contract.SetOf(capability) | s.required) &^ s.granted()).All() {
+		command += " --capability " + c.String()
+	}
+	return command + "`"
+}
+
 // why says in words what stands in the way, and what to do.
 func (s subject) why(row authority.Row, capability contract.Capability, revision uint64) []string {
 	var why []string
@@ -256,8 +267,12 @@ func (s subject) why(row authority.Row, capability contract.Capability, revision
 			why = append(why, text)
 		}
 	}
-	if s.approval == nil {
-		add("there is no approval in %s; `kubectl capability approve %s -n %s --capability %s` grants it", s.namespace, s.name, s.namespace, capability)
+	switch {
+	case s.approval != nil:
+	case s.declared.Has(capability):
+		add("there is no approval in %s; %s grants it", s.namespace, s.grantOf(capability))
+	default:
+		add("there is no approval in %s", s.namespace)
 	}
 	if !s.declared.Has(capability) {
 		add("the manifest in force doesn't declare %s, so nobody can grant it", capability)
@@ -270,9 +285,17 @@ func (s subject) why(row authority.Row, capability contract.Capability, revision
 	}
 	for _, gate := range s.approval.Status.Gates {
 		add("gate %s: %s", gate.Type, gate.Message)
+		if gate.Type == v1alpha1.GateRequiredCapabilityUnavailable && s.declared.Has(capability) {
+			add("%s opens it", s.grantOf(capability))
+		}
 	}
+	waits := meta.IsStatusConditionTrue(s.approval.Status.Conditions, v1alpha1.ConditionReviewRequired)
 	for _, inactive := range s.approval.Status.InactiveCapabilities {
-		if inactive.ID == capability.String() {
+		switch {
+		case inactive.ID != capability.String():
+		case inactive.Reason == v1alpha1.InactiveNotReviewed && !waits:
+			add("%s isn't granted: %s; %s grants it", capability, inactive.Reason, s.grantOf(capability))
+		default:
 			add("%s isn't granted: %s", capability, inactive.Reason)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
 )
 
 type installOptions struct {
@@ -42,8 +43,17 @@ refused with its line; --without leaves it out, and the plugin does without. Wha
 package tells other parts of Kandev (pages, webhooks, actions and the like) isn't
 part of an installation here, and is listed.
 
+The least that a manifest.yaml says:
+
+  id: example.standup
+  version: 1.4.0
+  capabilities:
+    api_read: [tasks]
+    api_write: [tasks]
+
 Installing grants nothing: a workspace does, with an approval. Installing over an
-installation of the name is an upgrade; it needs the same plugin ID.
+installation of the name is an upgrade; it needs the same plugin ID. Packages don't
+say what the plugin can't work without: give --require again with each upgrade.
 
 Exit codes: 0 installed and ready, 1 failed, 2 written and not ready.`,
 		Example: `  # The plugin's own namespace and account come first
@@ -164,6 +174,7 @@ func (t *tool) installIn(ctx context.Context, c *cluster, p parsedPackage, wante
 		wanted.Spec.ServiceAccountRef = live.Spec.ServiceAccountRef
 	}
 	p.explain(t)
+	t.explainUpgrade(live, wanted)
 	account := wanted.Spec.ServiceAccountRef
 	question := fmt.Sprintf("Install %s %s as %q, under %s/%s?", wanted.Spec.PluginID, wanted.Spec.Version, wanted.Name, account.Namespace, account.Name)
 	if live != nil {
@@ -184,11 +195,39 @@ func (t *tool) installIn(ctx context.Context, c *cluster, p parsedPackage, wante
 	if err != nil {
 		return reading{doing: "write the installation " + wanted.Name, role: "plugin-host-installer", err: err}
 	}
-	return t.installed(ctx, c, written, o.timeout)
+	return t.installed(ctx, c, written, live != nil, o.timeout)
+}
+
+// explainUpgrade warns of what an upgrade changes besides the version and what is
+// declared.
+func (t *tool) explainUpgrade(live, wanted *v1alpha1.PluginInstallation) {
+	if live == nil {
+		return
+	}
+	paint := t.paint(t.ErrOut)
+	var was, will contract.CapabilitySet
+	for _, c := range live.Spec.Manifest.Capabilities {
+		if c.Required {
+			was |= setOf([]v1alpha1.CapabilityID{c.ID})
+		}
+	}
+	for _, c := range wanted.Spec.Manifest.Capabilities {
+		if c.Required {
+			will |= setOf([]v1alpha1.CapabilityID{c.ID})
+		}
+	}
+	if dropped := was &^ will; dropped != 0 {
+		fmt.Fprintln(t.ErrOut, paint.yellow("! no longer required: "+listed(dropped)+"; what is granted works without, unless you --require it again"))
+	}
+	from, to := live.Spec.ServiceAccountRef, wanted.Spec.ServiceAccountRef
+	if from.Namespace != to.Namespace || from.Name != to.Name {
+		fmt.Fprintln(t.ErrOut, paint.yellow("! another ServiceAccount than "+from.Namespace+"/"+from.Name+
+			": nothing works until a platform administrator accepts it, with spec.serviceAccountRef.acceptUID"))
+	}
 }
 
 // installed waits until the Host says what became of an installation.
-func (t *tool) installed(ctx context.Context, c *cluster, written *v1alpha1.PluginInstallation, timeout time.Duration) error {
+func (t *tool) installed(ctx context.Context, c *cluster, written *v1alpha1.PluginInstallation, upgrade bool, timeout time.Duration) error {
 	var ready *metav1.Condition
 	var now v1alpha1.PluginInstallation
 	err := wait.PollUntilContextTimeout(ctx, pollEvery, timeout, true, func(ctx context.Context) (bool, error) {
@@ -216,6 +255,11 @@ func (t *tool) installed(ctx context.Context, c *cluster, written *v1alpha1.Plug
 		}
 		fmt.Fprintf(t.Out, "%s: %s\n", t.paint(t.Out).yellow("Written, and not ready"), why)
 		return answer(exitNo)
+	}
+	if upgrade {
+		fmt.Fprintf(t.Out, "%s to %s: what was granted and is still declared works on, anything new waits for a human; in each workspace's namespace:\n  kubectl capability review %s -n NAMESPACE\n",
+			t.paint(t.Out).green("Upgraded"), written.Spec.Version, written.Name)
+		return nil
 	}
 	fmt.Fprintf(t.Out, "%s: its ID is %s. Nothing is granted yet; in a workspace's namespace:\n  kubectl capability review %s -n NAMESPACE\n",
 		t.paint(t.Out).green("Installed"), now.Status.InstallationID, written.Name)

@@ -28,6 +28,8 @@ type reading struct {
 	doing string
 	role  string
 	err   error
+	// hint is what else may be the matter where it is forbidden.
+	hint string
 }
 
 func (r reading) Error() string { return r.doing + ": " + r.err.Error() }
@@ -38,10 +40,10 @@ func explainError(err error) problem {
 	if p, ok := errors.AsType[problem](err); ok {
 		return p
 	}
-	role := ""
+	var r reading
 	doing := ""
-	if r, ok := errors.AsType[reading](err); ok {
-		doing, role = r.doing+": ", r.role
+	if as, ok := errors.AsType[reading](err); ok {
+		r, doing = as, as.doing+": "
 	}
 	status, isStatus := errors.AsType[*apierrors.StatusError](err)
 	switch {
@@ -57,9 +59,9 @@ func explainError(err error) problem {
 	case apierrors.IsUnauthorized(err):
 		return problem{what: doing + "the cluster doesn't accept your credentials", hint: "log in again; `kubectl auth whoami` shows who you are"}
 	case apierrors.IsForbidden(err):
-		p := problem{what: doing + "you may not: " + message(status, isStatus, err)}
-		if role != "" {
-			p.hint = "the ClusterRole " + role + " has this right; ask a platform administrator for a binding"
+		p := problem{what: doing + "you may not: " + message(status, isStatus, err), hint: r.hint}
+		if r.role != "" {
+			p.hint = strings.TrimPrefix(p.hint+"\nthe ClusterRole "+r.role+" has this right; ask a platform administrator for a binding", "\n")
 		}
 		return p
 	case apierrors.IsInvalid(err):

@@ -44,7 +44,8 @@ authorizers, members of groups and people with rights on nodes can't be seen.
 With -o yaml it prints the approval to commit, with everything right: the IDs, the
 digest, the act that it supersedes, and you as the approver. It lists what is
 granted now, or what the plugin requires if nothing is; --capability and
---all-declared choose otherwise. Nothing is written to the cluster.
+--all-declared choose otherwise. An expiry that is there stays, unless --expires-in
+says otherwise. Nothing is written to the cluster.
 
 With -f it rewrites approvals in a folder for this cluster: the installation's ID,
 the manifest digest and the act. It never adds a capability to them.`,
@@ -74,7 +75,7 @@ the manifest digest and the act. It never adds a capability to them.`,
 	f.BoolVar(&o.unproven, "unproven", false, "list the grants whose approver nobody has verified, in all namespaces")
 	f.StringSliceVar(&o.capabilities, "capability", nil, "with -o: a capability to grant; may be repeated")
 	f.BoolVar(&o.allDeclared, "all-declared", false, "with -o: grant everything that the plugin declares")
-	f.StringVar(&o.expiresIn, "expires-in", "", "with -o: end the grant after this time, such as 12h or 30d")
+	f.StringVar(&o.expiresIn, "expires-in", "", "with -o: end the grant after this time, such as 12h or 30d, instead of when it ends now")
 	f.StringVar(&o.reason, "reason", "", "with -o: why, for those who read the history")
 	f.StringVar(&o.approvedBy, "approved-by", "", "with -o and --via: the human who approves; you, unless given")
 	f.StringVar(&o.confirmedBy, "confirmed-by", "", "with -o and --via: the second human, where the human policy asks for two")
@@ -150,6 +151,14 @@ func (t *tool) printDraft(ctx context.Context, c *cluster, s subject, o reviewOp
 	}
 	if p.expiresAt, err = t.expiry(o.expiresIn); err != nil {
 		return err
+	}
+	if o.expiresIn == "" && s.approval != nil && s.approval.Spec.ExpiresAt != nil {
+		// Without it, what is printed would grant for ever what has an end.
+		if end := s.approval.Spec.ExpiresAt.Time; end.After(t.now()) {
+			p.expiresAt = end
+		} else {
+			fmt.Fprintf(t.ErrOut, "note: the grant ended at %s, and this one has no end; --expires-in sets one\n", instant(end))
+		}
 	}
 	if !s.settled() {
 		fmt.Fprintln(t.ErrOut, "note: the Host has not looked at the approval as it is now; its act may change")

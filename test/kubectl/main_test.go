@@ -77,28 +77,6 @@ func letPeopleIn(ctx context.Context) error {
 			return fmt.Errorf("bind %s: %w", role, err)
 		}
 	}
-	// Owners of a namespace have the built-in role view, which no controller
-	// aggregates here.
-	reads := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "namespace-viewer"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}}},
-	}
-	if err := everything.API.Create(ctx, reads); err != nil {
-		return fmt.Errorf("make a role: %w", err)
-	}
-	for _, namespace := range []string{"team-a", "team-b"} {
-		binding := &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "owners", Namespace: namespace},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "namespace-viewer"},
-			Subjects: []rbacv1.Subject{
-				{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: world.Ada},
-				{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: world.Grace},
-			},
-		}
-		if err := everything.API.Create(ctx, binding); err != nil {
-			return fmt.Errorf("bind the owners of %s: %w", namespace, err)
-		}
-	}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,6 +81,13 @@ func TestReviewPrintsTheManifestToCommit(t *testing.T) {
 	o := settled(t, "team-a", "printed", "the grant", works(writeTasks))
 	if o.Spec.Reason != "Reviewed: \"yes\"\nby two" || o.Spec.ApprovedBy != world.Ada || o.Status.ExpiresAt == nil {
 		t.Errorf("it came out as %+v", o.Spec)
+	}
+	// Printed again, it grants what is granted now, and for as long.
+	if again := must(t, 0, world.Ada, "review", "printed", "-n", "team-a", "-o", "yaml").Stdout; !strings.Contains(again,
+		`expiresAt: "`+o.Status.ExpiresAt.UTC().Format(time.RFC3339)+`"`) {
+		t.Errorf("printed again, it loses its end:\n%s", again)
+	} else {
+		must(t, 0, world.Ada, "diff", "-f", git.write("printed.yaml", again))
 	}
 	golden(t, "review-yaml-via", must(t, 0, world.Ada, "review", "printed", "-n", "team-a", "-o", "yaml", "--all-declared",
 		"--via", "system:serviceaccount:flux-system:kustomize-controller", "--approved-by", world.Grace, "--confirmed-by", world.Ada).Stdout)
@@ -186,13 +194,16 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			golden(t, "error-"+name, both(must(t, 1, "", args...)))
 		})
 	}
+	// Ada may not read the namespace that she means by leaving -n out.
+	t.Run("other-namespace", func(t *testing.T) {
+		golden(t, "error-other-namespace", both(must(t, 1, world.Ada, "review", "failing", "-n", "default")))
+	})
 	t.Run("forbidden", func(t *testing.T) {
 		golden(t, "error-forbidden", both(must(t, 1, "nobody@example.com", "review", "failing", "-n", "team-a")))
 	})
 	t.Run("may-not-approve", func(t *testing.T) {
-		mustKube(t, "", "-n", "team-a", "create", "role", "editors", "--verb=get,create,update,patch", "--resource=plugincapabilityapprovals.plugins.kandev.ai")
+		mustKube(t, "", "-n", "team-a", "create", "role", "editors", "--verb=get,create,update,patch", "--resource=plugincapabilityapprovals.plugins.kandev.ai,namespaces")
 		mustKube(t, "", "-n", "team-a", "create", "rolebinding", "editors", "--role=editors", "--user=bob@example.com")
-		mustKube(t, "", "-n", "team-a", "create", "rolebinding", "bob-reads", "--clusterrole=namespace-viewer", "--user=bob@example.com")
 		mustKube(t, "", "create", "clusterrolebinding", "bob-reads", "--clusterrole=plugin-host-viewer", "--user=bob@example.com")
 		golden(t, "error-may-not-approve", both(must(t, 1, "bob@example.com", "approve", "failing", "-n", "team-a", "--all-declared", "--yes", "--reason", "x")))
 	})

@@ -45,4 +45,16 @@ func TestTheWayOfANewUser(t *testing.T) {
 
 	// The history, with everybody's name.
 	golden(t, "audit", must(t, 0, world.Ada, "audit", "sample", "-n", "team-a").Stdout)
+
+	// An upgrade says what it changes besides: the package can't say what is required.
+	must(t, 0, world.Ada, "approve", "sample", "-n", "team-a", "--only", "--capability", "host.v2.read:tasks", "--expires-in", "1d", "--yes")
+	must(t, 0, world.Grace, "revoke", "sample", "-n", "team-a", "--capability", "host.v2.read:tasks", "--reason", "Too curious")
+	r = must(t, 2, world.Ada, "approve", "sample", "-n", "team-a", "--only", "--capability", "host.v2.write:tasks", "--no-expiry", "--yes")
+	golden(t, "approve-gate", both(r))
+	golden(t, "install-upgrade", both(must(t, 0, "", "install", "-f", "test/kubectl/testdata/manifest.yaml", "--yes")))
+	settled(t, "team-a", "sample", "the upgrade", works("host.v2.write:tasks"))
+	golden(t, "explain-not-reviewed", must(t, 2, world.Ada, "explain", "sample", "-n", "team-a", "--method", "ListTasksExact").Stdout)
+	golden(t, "audit-upgrade", must(t, 0, world.Ada, "audit", "sample", "-n", "team-a").Stdout)
+	r = must(t, 2, "", "install", "-f", "test/kubectl/testdata/manifest.yaml", "--service-account", "plugin-sample/another", "--yes")
+	golden(t, "install-other-account", both(r))
 }
