@@ -271,6 +271,9 @@ func (c *ports) Get(_ context.Context, key authority.Key, revision uint64) (auth
 	if c.p.noAPI {
 		return authority.Event{}, errNoAPI
 	}
+	if c.p.w.mutant == mutantEventCompared {
+		return authority.Event{}, errors.New("an event with another content is not obeyed")
+	}
 	e, ok := c.p.w.api.event(key, revision)
 	if !ok {
 		return e, errors.New("no such event")
