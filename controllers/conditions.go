@@ -271,17 +271,17 @@ func accepted(e *examined, lost string) metav1.Condition {
 	case e.HostVersionUnsupported:
 		return no(string(v1alpha1.GateHostVersionUnsupported),
 			"spec.manifest.minHostVersion is above "+kinds.HostLevel+", the level of this Host")
-	case len(e.claimedBy) > 0:
+	case len(e.ClaimedBy) > 0:
 		return no(string(v1alpha1.GateServiceAccountConflict),
-			"spec.serviceAccountRef: "+account+" is named by another installation too: "+shorten(strings.Join(e.claimedBy, ", ")))
-	case e.inWorkspace != "":
+			"spec.serviceAccountRef: "+account+" is named by another installation too: "+shorten(strings.Join(e.ClaimedBy, ", ")))
+	case e.InWorkspace != "":
 		return no(v1alpha1.ReasonServiceAccountInWorkspace,
-			"spec.serviceAccountRef.namespace: "+e.ServiceAccountNamespace+" is the namespace of workspace "+e.inWorkspace+"; give the plugin a namespace of its own")
-	case e.accountUID == "":
+			"spec.serviceAccountRef.namespace: "+e.ServiceAccountNamespace+" is the namespace of workspace "+e.InWorkspace+"; give the plugin a namespace of its own")
+	case e.AccountUID == "":
 		return no(v1alpha1.ReasonServiceAccountNotFound, "spec.serviceAccountRef: "+account+" or its namespace doesn't exist")
 	case e.PrincipalChanged:
 		return no(string(v1alpha1.GatePrincipalChanged),
-			"spec.serviceAccountRef: "+account+" isn't the ServiceAccount that was reviewed; if it is right, set acceptUID to "+e.accountUID)
+			"spec.serviceAccountRef: "+account+" isn't the ServiceAccount that was reviewed; if it is right, set acceptUID to "+e.AccountUID)
 	default:
 		return condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the installation can be authorised")
 	}

@@ -356,8 +356,10 @@ func (w *watch) concerned(place view.Place, prev, cur version) []authority.Key {
 }
 
 // handleFor holds what cur takes away from one row. A version of the object
-// that the row has processed speaks for itself. Of any other object a lagging
-// watch says nothing, so a live read has to agree (authority.Narrowing).
+// that the row has processed speaks for itself, and so does any version at the
+// row's place where it has processed none: nothing can be newer. Of any other
+// object a lagging watch says nothing, so a live read has to agree
+// (authority.Narrowing).
 func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Place, prev, cur version) (held bool, err error) {
 	row, err := w.ledger.Row(ctx, key)
 	if err != nil {
@@ -372,12 +374,20 @@ func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Pla
 		after = new(*cur.spec)
 		after.Checked = w.believed(cur.uid, cur.generation)
 	}
-	confirmed := row.Seen.UID == cur.uid
-	if !confirmed {
-		// Most versions of another object narrow nothing; those need no read.
-		if _, narrows := authority.Narrowing(row, before, after); !narrows {
-			return false, nil
+	// Most versions narrow nothing; those need no read.
+	hold, narrows := authority.Narrowing(row, before, after)
+	if !narrows {
+		return false, nil
+	}
+	other := row.Seen.UID != cur.uid
+	if row.Seen.UID == "" {
+		stands, err := w.cluster.standsAt(ctx, key, place)
+		if err != nil || !stands {
+			return false, err
 		}
+		other = false
+	}
+	if other {
 		live, err := w.cluster.read(ctx, key)
 		if err != nil {
 			return false, err
@@ -388,21 +398,22 @@ func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Pla
 			// It doesn't stand where the row's approval stands, or nothing can
 			// stand there: the pass revokes for that.
 			return false, nil
-		case present != nil && row.Seen.UID != "" && present.UID == row.Seen.UID:
+		case present != nil && present.UID == row.Seen.UID:
 			// What the row has processed is there: this version is older.
 			return false, nil
+		case present == nil && after != nil:
+			// It is gone by now. Its deletion is the next version.
+			return false, nil
 		case present != nil && after != nil && present.UID != after.UID:
-			before, after = nil, present
+			if hold, narrows = authority.Narrowing(row, nil, present); !narrows {
+				return false, nil
+			}
 		}
-	}
-	hold, narrows := authority.Narrowing(row, before, after)
-	if !narrows {
-		return false, nil
 	}
 	if _, err := w.ledger.Hold(ctx, row, hold); err != nil {
 		return false, fmt.Errorf("hold a narrowing: %w", err)
 	}
-	if !confirmed {
+	if other {
 		w.view.Confirm(place, cur.uid)
 	}
 	return true, nil
