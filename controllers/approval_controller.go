@@ -47,7 +47,7 @@ func (r *approvalReconciler) Reconcile(ctx context.Context, request reconcile.Re
 	}
 	if key, ok := r.view.StandsAt(placeOf(&approval)); ok && key == namedBy(&approval) {
 		// It stands where it says; the pass finds out whether that is so.
-		r.passes.add(key)
+		r.passes.addAt(together(key), key)
 		return reconcile.Result{}, nil
 	}
 	key, why, err := r.resolve(ctx, &approval)
@@ -55,7 +55,7 @@ func (r *approvalReconciler) Reconcile(ctx context.Context, request reconcile.Re
 		return reconcile.Result{}, err
 	}
 	if why == nil {
-		r.passes.add(key)
+		r.passes.addAt(together(key), key)
 		return reconcile.Result{}, nil
 	}
 	err = r.statuses.applyApproval(ctx, &approval, pending(approval.Status, why.reason, why.message))

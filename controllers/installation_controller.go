@@ -108,7 +108,7 @@ func (r *installationReconciler) Reconcile(ctx context.Context, request reconcil
 	}
 	if r.changed(found.Installation) {
 		for _, row := range rows {
-			r.passes.add(row.Key)
+			r.passes.addAt(together(row.Key), row.Key)
 		}
 	}
 	return reconcile.Result{}, nil
@@ -259,7 +259,7 @@ func (r *uninstallReconciler) Reconcile(ctx context.Context, id string) (reconci
 		return reconcile.Result{}, fmt.Errorf("list the rows: %w", err)
 	}
 	for _, row := range rows {
-		r.passes.add(row.Key)
+		r.passes.addAt(together(row.Key), row.Key)
 	}
 	return reconcile.Result{}, nil
 }

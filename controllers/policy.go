@@ -110,7 +110,7 @@ func (r *policyReconciler) recompute(ctx context.Context, version string) error 
 		return fmt.Errorf("list the rows: %w", err)
 	}
 	for _, row := range rows {
-		r.passes.add(row.Key)
+		r.passes.addAt(together(row.Key), row.Key)
 	}
 	r.known = version
 	return nil

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,6 +38,10 @@ const (
 	lookBack = 5
 	// maxNotes bounds what waits to be told; beyond it, nothing is added.
 	maxNotes = 4096
+	// notesAtOnce are told at once, and then noteRate a second: a storm of
+	// transitions must not take the API server's time from the transitions.
+	notesAtOnce = 100
+	noteRate    = 20
 	// noteTries is how often one is tried.
 	noteTries = 12
 	// noteBytes is the API's bound of an event's note.
@@ -63,6 +68,7 @@ type recorder struct {
 	log     logr.Logger
 
 	queue workqueue.TypedRateLimitingInterface[string]
+	pace  *rate.Limiter
 
 	mu sync.Mutex
 	// pending makes what waits in the queue.
@@ -79,6 +85,7 @@ func newRecorder(history *events, writer client.Client, v *view.View, now func()
 		history: history, writer: writer, view: v, now: now, log: log,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second)),
+		pace:    rate.NewLimiter(noteRate, notesAtOnce),
 		pending: map[string]makeNote{}, told: map[authority.Key]uint64{},
 	}
 }
@@ -106,6 +113,9 @@ func (r *recorder) next(ctx context.Context) bool {
 		return false
 	}
 	defer r.queue.Done(id)
+	if r.pace.Wait(ctx) != nil {
+		return true // the queue shuts down with the context
+	}
 	r.mu.Lock()
 	build := r.pending[id]
 	r.mu.Unlock()

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"sync"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kandev/plugin-host/hostsvc/authority"
 )
 
 // Priorities of requests. What takes authority away goes before all else: at the
@@ -40,6 +43,17 @@ func (r *requests[request]) add(one request) { r.addAt(normal, one) }
 
 // hurry is add for what takes authority away.
 func (r *requests[request]) hurry(one request) { r.addAt(urgent, one) }
+
+// together is the priority of a pass that nothing hurries. Those of one
+// installation go together, and so share their live reads: at a cold start with
+// thousands of approvals that is most of the work. It moves nobody for long:
+// what is urgent goes before, and the rest is as many as it is.
+func together(key authority.Key) int {
+	const groups = 64
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(key.InstallationID)) // it never fails
+	return normal - int(hash.Sum32()%groups)
+}
 
 // later adds what isn't urgent once a while has passed, so that what is asked for
 // many times meanwhile is done once.
