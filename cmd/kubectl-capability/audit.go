@@ -60,7 +60,7 @@ changed.`,
   kubectl capability audit --all --archive audit.jsonl
 
   # The archive from the Host itself, through kubectl port-forward
-  kubectl capability audit --all --archive https://localhost:9443/audit/v1/events --token-file token --ca-file ca.crt --server-name plugin-host
+  kubectl capability audit --all --archive https://localhost:9443/audit/v1/events --token-file token --ca-file ca.crt --server-name plugin-host.plugin-host-system.svc
 
   # Export
   kubectl capability audit --all -o jsonl > audit.jsonl`,

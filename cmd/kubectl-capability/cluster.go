@@ -239,6 +239,9 @@ func seen(row authority.Row, o *v1alpha1.PluginCapabilityApproval) authority.Row
 		row.Seen.UID != "" && row.Seen.UID != string(o.UID) {
 		return row
 	}
+	if row.Seen.UID == "" && (o.Spec.InstallationID != row.Key.InstallationID || o.Spec.WorkspaceID != row.Key.WorkspaceID) {
+		return row // of another installation, for example: it never spoke for this row
+	}
 	processed := authority.Seen{UID: string(o.UID), Generation: o.Status.ObservedGeneration, Revoked: row.Seen.Revoked}
 	if o.Status.ObservedGeneration == o.Generation {
 		processed.Revoked = o.Spec.State == v1alpha1.StateRevoked

@@ -433,13 +433,15 @@ func (d *differ) before(ctx context.Context, s spot, live *v1alpha1.PluginCapabi
 	var notes []string
 	var err error
 	if d.namespaces == nil {
-		p.namespace, err = d.workspace(ctx, s.namespace)
+		if p.namespace, err = d.workspace(ctx, s.namespace); err != nil {
+			return p, nil, reading{
+				doing: "read the namespace " + s.namespace, err: err,
+				hint: "whoever may list namespaces sees what the manifests do in every workspace; docs/howto/diff-in-ci.md has the rights",
+			}
+		}
 	} else {
 		p.namespace = d.namespaces[s.namespace]
 		p.conflict = d.conflict(p.namespace)
-	}
-	if err != nil {
-		return p, nil, err
 	}
 	if p.policy, _, err = kinds.PolicyOf(authority.BuiltInPolicy(), d.policies); err != nil {
 		return p, nil, err
