@@ -164,6 +164,7 @@ func (d *differ) load(ctx context.Context, o diffOptions, path string) error {
 	if err != nil {
 		return err
 	}
+	d.notes = g.notes
 	d.wanted = parseManifests(g.after, namespace)
 	d.removed = parseManifests(g.before, namespace)
 	d.removed.faults = nil // what was invalid never stood in the cluster
@@ -685,7 +686,7 @@ func (c *change) where() string {
 	if c.File == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s:%d", c.File, c.Line)
+	return fmt.Sprintf("%s:%d", visible(c.File), c.Line)
 }
 
 // summary counts what there is.
@@ -719,7 +720,7 @@ func plural(word string, n int) string {
 
 func (r difference) text(w io.Writer, p painter) {
 	for _, c := range r.Installations {
-		fmt.Fprintf(w, "%s  %s:%d\n  %s\n\n", p.bold("installation "+c.Name), c.File, c.Line, c.sentence())
+		fmt.Fprintf(w, "%s  %s:%d\n  %s\n\n", p.bold("installation "+c.Name), visible(c.File), c.Line, c.sentence())
 	}
 	for i := range r.Changes {
 		c := &r.Changes[i]
@@ -778,9 +779,13 @@ func (r difference) markdown(w io.Writer) {
 }
 
 // cell keeps a text inside its cell, and what it says from being taken for
-// markup: manifests hold what a stranger wrote.
+// markup, for a link, for somebody or for another issue: manifests hold what a
+// stranger wrote.
 func cell(text string) string {
+	text = visible(strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(text))
 	return strings.NewReplacer(
-		"|", "\\|", "\n", " ", "\r", " ", "<", "&lt;", ">", "&gt;", "`", "\\`", "[", "\\[", "]", "\\]", "*", "\\*", "_", "\\_", "@", "@\u200b",
+		"&", "&amp;", "<", "&lt;", ">", "&gt;", "\\", "&#92;", "|", "\\|", "`", "\\`", "[", "\\[", "]", "\\]",
+		"*", "\\*", "_", "\\_", "~", "\\~", "!", "\\!", "$", "\\$",
+		"@", "@\u200b", "#", "#\u200b", "://", ":\u200b//", "www.", "www\u200b.",
 	).Replace(text)
 }

@@ -14,6 +14,8 @@ import (
 // they are before and after.
 type gitChange struct {
 	before, after []source
+	// notes say what could not be looked at.
+	notes []string
 }
 
 // readRange reads the manifests that change in a range such as origin/main..HEAD,
@@ -46,14 +48,26 @@ func readRange(ctx context.Context, span, path string) (gitChange, error) {
 		}
 		base = strings.TrimSpace(string(merge))
 	}
-	listed, err := git(ctx, "diff", "--name-status", "--no-renames", "-z", base, head, "--", path)
+	listed, err := git(ctx, "diff", "--raw", "--no-abbrev", "--no-renames", "-z", base, head, "--", path)
 	if err != nil {
 		return g, err
 	}
 	fields := strings.Split(strings.TrimSuffix(string(listed), "\x00"), "\x00")
 	for i := 0; i+1 < len(fields); i += 2 {
-		status, name := fields[i], fields[i+1]
-		if !isManifest(name) {
+		// ":100644 100755 <hash> <hash> M"
+		change, name := strings.Fields(fields[i]), fields[i+1]
+		if len(change) != 5 {
+			return g, fmt.Errorf("git diff --raw says %q", fields[i])
+		}
+		mode, status := change[1], change[4]
+		elsewhere := mode == "120000" || mode == "160000"
+		switch {
+		case elsewhere && isManifest(name):
+			return g, problem{what: visible(name) + " is a symbolic link: what it points at isn't in the range, so nobody can tell what it grants"}
+		case elsewhere:
+			g.notes = append(g.notes, visible(name)+" is a symbolic link or a submodule; what stands behind it is not looked at")
+			continue
+		case !isManifest(name):
 			continue
 		}
 		if status != "A" {

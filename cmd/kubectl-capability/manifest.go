@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -35,6 +37,7 @@ type document struct {
 	// line is the one of the file that the document begins at.
 	line int
 	node *yaml.Node
+	kind string
 	// object is one of our kinds or a Namespace, nil for every other.
 	object client.Object
 }
@@ -46,7 +49,9 @@ type fault struct {
 	What string `json:"what"`
 }
 
-func (f fault) String() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.What) }
+func (f fault) String() string {
+	return fmt.Sprintf("%s:%d: %s", visible(f.File), f.Line, visible(f.What))
+}
 
 // manifests are the documents of some files.
 type manifests struct {
@@ -65,9 +70,13 @@ type source struct {
 // readSources reads a file, a folder with those below it, or "-" for in.
 func readSources(in io.Reader, path string) ([]source, error) {
 	if path == "-" {
-		text, err := io.ReadAll(io.LimitReader(in, maxFileBytes))
+		text, err := io.ReadAll(io.LimitReader(in, maxFileBytes+1))
 		if err != nil {
 			return nil, fmt.Errorf("read the standard input: %w", err)
+		}
+		if len(text) > maxFileBytes {
+			// Less than all of it could hide a grant.
+			return nil, problem{what: fmt.Sprintf("the standard input is larger than %d bytes", maxFileBytes)}
 		}
 		return []source{{"-", text}}, nil
 	}
@@ -84,7 +93,7 @@ func readSources(in io.Reader, path string) ([]source, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && name != path && strings.HasPrefix(entry.Name(), "."):
+		case entry.IsDir() && entry.Name() == ".git":
 			return filepath.SkipDir
 		case entry.IsDir() || !isManifest(name):
 			return nil
@@ -132,6 +141,10 @@ func parseManifests(sources []source, namespace string) manifests {
 	return m
 }
 
+// spelledOut finds letters that are written as escapes, behind which the name of a
+// kind could hide.
+var spelledOut = regexp.MustCompile(`\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})`)
+
 func (m *manifests) parse(s source, namespace string) {
 	decoder := yaml.NewDecoder(bytes.NewReader(s.text))
 	for {
@@ -143,7 +156,7 @@ func (m *manifests) parse(s source, namespace string) {
 		if err != nil {
 			// A template of another tool is none of our business, unless it makes
 			// one of our kinds.
-			if bytes.Contains(s.text, []byte(v1alpha1.GroupVersion.Group)) {
+			if bytes.Contains(s.text, []byte(v1alpha1.GroupVersion.Group)) || spelledOut.Match(s.text) {
 				m.faults = append(m.faults, fault{s.name, 1, "it is no YAML: " + firstLine(err) + "; render templates first and give the result with -f -"})
 			}
 			return
@@ -155,22 +168,58 @@ func (m *manifests) parse(s source, namespace string) {
 	}
 }
 
+// take understands one document. What it is is read as whoever applies it reads it:
+// with aliases and merges resolved, with the last of two members of one name, and
+// with what stands in a list, of any kind.
 func (m *manifests) take(d document, namespace string) {
-	object, field := objectOf(d.node)
+	text, err := yaml.Marshal(d.node)
+	if err != nil {
+		m.fault(d, "", "%v", err)
+		return
+	}
+	asJSON, err := sigsyaml.YAMLToJSON(text)
+	if err != nil {
+		m.fault(d, "", "%v", err)
+		return
+	}
+	_, strict := sigsyaml.YAMLToJSONStrict(text)
+	m.takeObject(d, asJSON, strict, namespace)
+}
+
+// takeObject understands an object. twice is the error of a member that stands there
+// twice.
+func (m *manifests) takeObject(d document, text []byte, twice error, namespace string) {
+	var is struct {
+		APIVersion any                  `json:"apiVersion"`
+		Kind       any                  `json:"kind"`
+		Items      []stdjson.RawMessage `json:"items"`
+	}
+	// What doesn't fit is none of an object that any cluster takes.
+	_ = json.UnmarshalCaseSensitivePreserveInts(text, &is)
+	if is.Items != nil {
+		nodes := member(d.node, "items")
+		for i, item := range is.Items {
+			one := document{file: d.file, line: d.line, node: d.node}
+			if nodes != nil && nodes.Kind == yaml.SequenceNode && i < len(nodes.Content) && nodes.Content[i].Kind == yaml.MappingNode {
+				one.node, one.line = nodes.Content[i], nodes.Content[i].Line
+			}
+			m.takeObject(one, item, twice, namespace)
+		}
+		return
+	}
+	apiVersion, _ := is.APIVersion.(string)
+	kind, _ := is.Kind.(string)
+	d.kind = kind
+	object, field := objectOf(apiVersion, kind)
 	switch {
 	case field != "":
-		m.fault(d, field, "%q is no kind of %s that this tool knows", scalar(d.node, "kind"), scalar(d.node, "apiVersion"))
+		m.fault(d, field, "%q is no kind of %s that this tool knows", kind, apiVersion)
 		return
 	case object == nil:
 		m.others++
 		return
-	}
-	text, err := yaml.Marshal(d.node)
-	if err == nil {
-		text, err = sigsyaml.YAMLToJSON(text)
-	}
-	if err != nil {
-		m.fault(d, "", "%v", err)
+	case twice != nil:
+		m.fault(d, "", "%v", twice)
 		return
 	}
 	if _, isNamespace := object.(*corev1.Namespace); isNamespace {
@@ -189,6 +238,7 @@ func (m *manifests) take(d document, namespace string) {
 	}
 	d.object = object
 	before := len(m.faults)
+	m.checkNames(d, object)
 	switch o := object.(type) {
 	case *v1alpha1.PluginCapabilityApproval:
 		if o.Namespace == "" {
@@ -207,8 +257,7 @@ func (m *manifests) take(d document, namespace string) {
 
 // objectOf returns an empty object of a document's kind, nil for kinds that don't
 // concern us, and the field to blame where it is one of ours that we don't know.
-func objectOf(node *yaml.Node) (object client.Object, field string) {
-	apiVersion, kind := scalar(node, "apiVersion"), scalar(node, "kind")
+func objectOf(apiVersion, kind string) (object client.Object, field string) {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	switch {
 	case apiVersion == "v1" && kind == "Namespace":
@@ -247,6 +296,16 @@ var (
 	pluginForm    = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
 	versionForm   = regexp.MustCompile(`^[[:graph:]]{1,64}$`)
 )
+
+// checkNames refuses what can be no name in a cluster, and would be printed.
+func (m *manifests) checkNames(d document, o client.Object) {
+	if name := o.GetName(); name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		m.fault(d, "metadata.name", "%q is no name", name)
+	}
+	if namespace := o.GetNamespace(); namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0 {
+		m.fault(d, "metadata.namespace", "%q is no name", namespace)
+	}
+}
 
 func (m *manifests) checkApproval(d document, o *v1alpha1.PluginCapabilityApproval) {
 	s := o.Spec
@@ -341,15 +400,7 @@ func (m *manifests) refuseDuplicates() {
 
 // identity names the object of a document.
 func (d document) identity() string {
-	return strings.Trim(fmt.Sprintf("%s %s/%s", scalar(d.node, "kind"), d.object.GetNamespace(), d.object.GetName()), " ")
-}
-
-// scalar is the value of a member of a mapping, "" where there is none.
-func scalar(node *yaml.Node, name string) string {
-	if value := member(node, name); value != nil && value.Kind == yaml.ScalarNode {
-		return value.Value
-	}
-	return ""
+	return strings.Trim(fmt.Sprintf("%s %s/%s", d.kind, d.object.GetNamespace(), d.object.GetName()), " ")
 }
 
 // member is the value node of a mapping's member, nil where there is none.

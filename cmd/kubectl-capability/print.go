@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kandev/plugin-host/contract"
@@ -18,12 +16,10 @@ import (
 // painter colours text, or leaves it as it is.
 type painter struct{ on bool }
 
-// paint returns the painter for a stream: colours are for terminals, and not for
-// those who set NO_COLOR or a dumb one.
+// paint returns the painter for a stream.
 func (t *tool) paint(w io.Writer) painter {
-	file, ok := w.(*os.File)
-	_, refused := os.LookupEnv("NO_COLOR")
-	return painter{on: ok && !refused && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))}
+	s, ok := w.(*screen)
+	return painter{on: ok && s.colours}
 }
 
 func (p painter) in(code, text string) string {
@@ -55,7 +51,11 @@ func (t *tool) encode(output string, value any) error {
 func table(w io.Writer, rows [][]string) {
 	tab := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(tab, strings.Join(row, "\t"))
+		shown := make([]string, len(row))
+		for i, text := range row {
+			shown[i] = visible(text)
+		}
+		fmt.Fprintln(tab, strings.Join(shown, "\t"))
 	}
 	_ = tab.Flush() // text for a person
 }
@@ -66,7 +66,7 @@ func facts(w io.Writer, pairs ...string) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
-			fmt.Fprintf(tab, "%s\t%s\n", pairs[i], pairs[i+1])
+			fmt.Fprintf(tab, "%s\t%s\n", pairs[i], visible(pairs[i+1]))
 		}
 	}
 	_ = tab.Flush() // text for a person

@@ -30,6 +30,9 @@ func rewrite(text string, edits []edit) (string, error) {
 	var insertions []insertion
 	for _, e := range edits {
 		spec := member(e.document.node, "spec")
+		if spec == nil {
+			return "", problem{what: fmt.Sprintf("%s:%d: spec doesn't stand in the manifest itself", e.document.file, e.document.line)}
+		}
 		value := member(spec, e.field)
 		if value != nil {
 			if err := replace(lines, value, e.value); err != nil {

@@ -46,6 +46,7 @@ func (a answer) Error() string { return fmt.Sprintf("exit code %d", int(a)) }
 
 // run is the whole program: it prints what went wrong and returns the exit code.
 func run(ctx context.Context, args []string, streams genericiooptions.IOStreams, now func() time.Time) int {
+	streams.Out, streams.ErrOut = screenOf(streams.Out), screenOf(streams.ErrOut)
 	t := &tool{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), now: now}
 	root := t.root() //nolint:contextcheck // cobra hands the context to each command
 	root.SetArgs(args)

@@ -149,15 +149,18 @@ func TestAQuestionIsAnsweredByYesAlone(t *testing.T) {
 
 func TestColoursAreForTerminals(t *testing.T) {
 	tool, out, _ := newTool("")
-	if tool.paint(out).on {
+	if tool.paint(screenOf(out)).on {
 		t.Error("a buffer is painted")
+	}
+	if !tool.paint(&screen{out, true}).on {
+		t.Error("a terminal is not painted")
 	}
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	if tool.paint(file).on {
+	if tool.paint(screenOf(file)).on {
 		t.Error("a file is painted")
 	}
 	if got := (painter{on: true}).red("x"); got != "\x1b[31mx\x1b[0m" {
@@ -185,6 +188,97 @@ func TestMarkdownTakesNothingForMarkup(t *testing.T) {
 	}
 	if rows != 1 {
 		t.Errorf("it says\n%s", out.String())
+	}
+}
+
+// A backslash of the stranger's must not undo the one that escapes.
+func TestACellStaysACell(t *testing.T) {
+	for in, want := range map[string]string{
+		`a\| b`:               `a&#92;\| b`,
+		`\[x](https://e.org)`: `&#92;\[x\](https:` + "\u200b" + `//e.org)`,
+		"&#124;":              "&amp;#\u200b124;",
+		"![x]":                `\!\[x\]`,
+		"#1 www.e.org ~~x~~":  "#\u200b1 www\u200b.e.org \\~\\~x\\~\\~",
+		"a\u202eb\x1b[2J":     `a&#92;u202eb&#92;u001b\[2J`,
+		"host.v2.read:tasks":  "host.v2.read:tasks",
+	} {
+		if got := cell(in); got != want {
+			t.Errorf("%q becomes %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestAScreenShowsAndObeysNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		colours  bool
+		in, want string
+	}{
+		"text":            {true, "Grün\tüber\nalles\r\n", "Grün\tüber\nalles\r\n"},
+		"our colours":     {true, "\x1b[31mNO\x1b[0m", "\x1b[31mNO\x1b[0m"},
+		"in a file":       {false, "\x1b[31mNO\x1b[0m", `\u001b[31mNO\u001b[0m`},
+		"a command":       {true, "a\x1b[2J\x1b]0;x\ab", `a\u001b[2J\u001b]0;x\u0007b`},
+		"the same in C1":  {true, "a\u009b2Jb", `a\u009b2Jb`},
+		"hidden text":     {true, "\x1b[8mx", `\u001b[8mx`},
+		"over the line":   {true, "mallory\rada", `mallory\u000dada`},
+		"backwards":       {true, "a\u202eb\u2066c", `a\u202eb\u2066c`},
+		"half a sequence": {true, "\x1b", `\u001b`},
+		"no UTF-8":        {true, "a\xffb", "a\ufffdb"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			n, err := (&screen{&out, c.colours}).Write([]byte(c.in))
+			if err != nil || n != len(c.in) || out.String() != c.want {
+				t.Errorf("%q (%d, %v), want %q", out.String(), n, err, c.want)
+			}
+		})
+	}
+	var out, errOut bytes.Buffer
+	run(t.Context(), []string{"dif\x1b[2Jf"}, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}, time.Now)
+	if said := out.String() + errOut.String(); strings.Contains(said, "\x1b") || !strings.Contains(said, "2Jf") {
+		t.Errorf("the program says %q", said)
+	}
+	table(&out, [][]string{{"a\tb", "c\nforged"}})
+	if got := out.String(); got != "a\\u0009b   c\\u000aforged\n" {
+		t.Errorf("the table is %q", got)
+	}
+}
+
+// What whoever applies a manifest would see, this tool sees: a list of any kind,
+// aliases, merges, the last of two members.
+func TestNoManifestHides(t *testing.T) {
+	const spec = `
+  installationName: standup
+  installationID: 3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77
+  manifestDigest: v1:0000000000000000000000000000000000000000000000000000000000000000
+  workspaceID: payments
+  approvedBy: mallory@example.com
+`
+	const head, meta = "apiVersion: plugins.kandev.ai/v1alpha1\nkind: PluginCapabilityApproval\n", "metadata: {name: standup, namespace: payments}\nspec:"
+	plain := head + meta + spec
+	indented := strings.ReplaceAll(strings.TrimSpace(plain), "\n", "\n  ")
+	for name, c := range map[string]struct {
+		text   string
+		faults bool
+	}{
+		"plain":              {plain, false},
+		"in a list":          {"apiVersion: v1\nkind: List\nitems:\n- " + indented + "\n", false},
+		"in a list in one":   {"kind: List\nitems:\n- kind: AnythingList\n  items:\n  - " + strings.ReplaceAll(indented, "\n", "\n  ") + "\n", false},
+		"by aliases":         {"a: &v plugins.kandev.ai/v1alpha1\nb: &k PluginCapabilityApproval\napiVersion: *v\nkind: *k\n" + meta + spec, true},
+		"by a merge":         {"x: &x {apiVersion: plugins.kandev.ai/v1alpha1, kind: PluginCapabilityApproval}\n<<: *x\n" + meta + spec, true},
+		"by escapes":         {strings.Replace(plain, "plugins.kandev.ai/v1alpha1", `"plugins.kande\u0076.ai/v1alpha1"`, 1), false},
+		"behind another":     {"kind: ConfigMap\n" + plain, true},
+		"behind no YAML":     {"a: {{ b }}: c\n---\n" + strings.Replace(plain, "plugins.kandev.ai/v1alpha1", `"plugins.kande\x76.ai/v1alpha1"`, 1), true},
+		"with a forged name": {strings.ReplaceAll(plain, "standup", `"a\x1b[2Jb"`), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := parseManifests([]source{{"f.yaml", []byte(c.text)}}, "")
+			if (len(m.faults) > 0) != c.faults || !c.faults && len(m.documents) != 1 {
+				t.Errorf("%d documents, faults %v", len(m.documents), m.faults)
+			}
+		})
+	}
+	if _, err := readSources(strings.NewReader(strings.Repeat("#", maxFileBytes)+"\n"+plain), "-"); err == nil {
+		t.Error("the end of the standard input is left out")
 	}
 }
 
