@@ -30,6 +30,8 @@ const (
 	roundReaders = 8
 	// roundTries bounds how often a row that moves meanwhile is compared.
 	roundTries = 8
+	// movePoll is how often a round looks whether a pass has moved a row.
+	movePoll = 20 * time.Millisecond
 )
 
 // comparison is one round's: every row with every object that it depends on, as
@@ -38,7 +40,7 @@ const (
 type comparison struct {
 	*rounds
 	now time.Time
-	// patience ends when the round no longer waits for the watch.
+	// patience ends when the round no longer waits for the watch, or for a pass.
 	patience time.Time
 
 	policy        authority.Policy
@@ -62,7 +64,7 @@ func (r *rounds) compare(ctx context.Context) error {
 		return fmt.Errorf("list the rows: %w", err)
 	}
 	c := &comparison{
-		rounds: r, now: r.now(), patience: time.Now().Add(historyWait),
+		rounds: r, now: r.now(), patience: time.Now().Add(min(historyWait, r.life/4)),
 		fetched: map[view.Place]*authority.Approval{}, unreadable: map[view.Place]version{},
 	}
 	if err := c.read(ctx); err != nil {
@@ -212,8 +214,7 @@ func (c *comparison) settled(row *authority.Row, in authority.Intent, place *vie
 		if allows || row.Vector.WorkspaceNamespaceUID != "" {
 			return false
 		}
-	case row.Revision > 0 && (authority.VectorOf(in.Installation, in.Workspace, c.policy).Sum() != row.Sum ||
-		gatesAround(in) != row.Gates&^authority.GateRequiredCapabilityUnavailable):
+	case differing(*row, in):
 		return false
 	}
 	seen, present := version{}, false
@@ -290,15 +291,12 @@ func (c *comparison) hold(ctx context.Context, row authority.Row, in authority.I
 			UID: seen.uid, Generation: seen.generation, InstallationID: row.Key.InstallationID, WorkspaceID: row.Key.WorkspaceID,
 		}
 	default:
-		unsure, err := c.fetch(ctx, &in, *place, seen, row.Seen)
+		err := c.fetch(ctx, &in, *place, seen, row.Seen)
 		if poisonous(err) {
 			return c.poisoned(ctx, row, *place, seen, err)
 		}
 		if err != nil {
 			return false, err
-		}
-		if unsure {
-			return c.look(ctx, row)
 		}
 	}
 	held, err := c.merge(ctx, row, in)
@@ -308,33 +306,30 @@ func (c *comparison) hold(ctx context.Context, row authority.Row, in authority.I
 	return held, err
 }
 
-// fetch reads an approval that is newer than its row. It is unsure where this
-// process has not watched all that came between, in the time that a round has
-// for that: the process that leads may have taken it in meanwhile.
-func (c *comparison) fetch(ctx context.Context, in *authority.Intent, place view.Place, seen version, processed authority.Seen) (unsure bool, err error) {
+// fetch reads an approval that is newer than its row.
+func (c *comparison) fetch(ctx context.Context, in *authority.Intent, place view.Place, seen version, processed authority.Seen) error {
 	approval := c.rounds.fetched[place]
 	if approval == nil || approval.UID != seen.uid || approval.Generation != seen.generation {
 		var object v1alpha1.PluginCapabilityApproval
 		err := c.live.Get(ctx, nameOf(place), &object)
 		if apierrors.IsNotFound(err) {
-			return false, nil
+			return nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("read approval %s/%s: %w", place.Namespace, place.Name, err)
+			return fmt.Errorf("read approval %s/%s: %w", place.Namespace, place.Name, err)
 		}
 		if approval = kinds.ApprovalOf(&object); approval == nil {
-			return false, nil
+			return nil
 		}
 	}
 	in.Approval = approval
 	c.mu.Lock()
 	c.fetched[place] = approval
 	c.mu.Unlock()
-	if !gap(processed, approval) {
-		return false, nil
+	if gap(processed, approval) {
+		in.WatchedFrom = c.watched(ctx, place, approval)
 	}
-	in.WatchedFrom = c.watched(ctx, place, approval)
-	return in.WatchedFrom == 0 || gap(processed, &authority.Approval{UID: approval.UID, Generation: in.WatchedFrom}), nil
+	return nil
 }
 
 // gap tells whether other versions came between the processed one and this one.
@@ -388,10 +383,29 @@ func (c *comparison) look(ctx context.Context, began authority.Row) (bool, error
 	return false, fmt.Errorf("%w while it was compared, %d times", fence.ErrOvertaken, roundTries)
 }
 
-// merge makes the narrowings durable. The row must not get a revision meanwhile:
-// what was read may be older than that one.
+// merge makes durable what the objects take away from a row, and where they take
+// nothing away but differ, that they differ. The row must not have moved meanwhile:
+// what was read may be older than that.
 func (c *comparison) merge(ctx context.Context, row authority.Row, in authority.Intent) (bool, error) {
+	unwatched := unwatched(row, in)
+	if unwatched {
+		// Whether somebody has revoked in between, the process that leads may have
+		// watched. A round of another one must not decide it: it would cost the grant.
+		in.WatchedFrom = 1
+	}
 	holds := authority.Narrowings(row, in)
+	if len(holds) == 0 && allows(row) && (unwatched || differing(row, in)) {
+		moved, err := c.moves(ctx, row)
+		if err != nil {
+			return false, err
+		}
+		if moved {
+			return false, fmt.Errorf("compare a row: %w", fence.ErrOvertaken)
+		}
+		if hold, ok := authority.Differing(row); ok {
+			holds = append(holds, hold)
+		}
+	}
 	for _, hold := range holds {
 		held, err := c.store.Hold(ctx, row, hold)
 		if err != nil {
@@ -403,6 +417,56 @@ func (c *comparison) merge(ctx context.Context, row authority.Row, in authority.
 		row = held
 	}
 	return len(holds) > 0 || row.Hold != nil, nil
+}
+
+// unwatched tells whether this process has missed versions of a row's approval
+// since the one that was processed.
+func unwatched(row authority.Row, in authority.Intent) bool {
+	a := in.Approval
+	if a == nil || keyOf(a) != row.Key || !gap(row.Seen, a) {
+		return false
+	}
+	return in.WatchedFrom == 0 || gap(row.Seen, &authority.Approval{UID: a.UID, Generation: in.WatchedFrom})
+}
+
+// allows tells whether calls may go on by a row, its expiry aside.
+func allows(row authority.Row) bool {
+	return row.State == authority.StateActive && row.Gates == 0 && !row.Starting && row.Hold == nil
+}
+
+// differing tells whether the objects around an approval are other ones than the
+// row was computed from.
+func differing(row authority.Row, in authority.Intent) bool {
+	return in.Installation != nil && in.Workspace != nil && row.Revision > 0 &&
+		(authority.VectorOf(in.Installation, in.Workspace, in.Policy).Sum() != row.Sum ||
+			gatesAround(in) != row.Gates&^authority.GateRequiredCapabilityUnavailable)
+}
+
+// moves asks for the pass that takes in what differs, and waits for it in the time
+// that a round has for that: a hold that is set while the pass is under way would
+// cost the row a revision more.
+func (c *comparison) moves(ctx context.Context, row authority.Row) (bool, error) {
+	c.passes.hurry(row.Key)
+	patience := time.NewTimer(time.Until(c.patience))
+	defer patience.Stop()
+	poll := time.NewTicker(movePoll)
+	defer poll.Stop()
+	for {
+		now, err := c.store.Row(ctx, row.Key)
+		if err != nil {
+			return false, fmt.Errorf("read the row: %w", err)
+		}
+		if now.Revision != row.Revision || now.Seen != row.Seen || !now.Hold.Equal(row.Hold) {
+			return true, nil
+		}
+		select {
+		case <-poll.C:
+		case <-patience.C:
+			return false, nil
+		case <-ctx.Done():
+			return false, fmt.Errorf("wait for a pass: %w", ctx.Err())
+		}
+	}
 }
 
 // poisoned holds a row at nothing whose approval can't be read in two rounds,

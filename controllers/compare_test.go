@@ -8,8 +8,10 @@ import (
 	"io"
 	"net/url"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +20,7 @@ import (
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
+	"github.com/kandev/plugin-host/hostsvc/fence"
 )
 
 var roundAt = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
@@ -142,6 +145,133 @@ func TestAPoisonousObjectIsNoFaultOfTheAPIServer(t *testing.T) {
 			if poisonous(c.err) != c.poisonous {
 				t.Errorf("%v", c.err)
 			}
+		})
+	}
+}
+
+// watchedFrom is a process whose watch has shown every version from one on; 0 for
+// one that has not shown the newest.
+type watchedFrom int64
+
+func (w watchedFrom) WatchedFrom(context.Context, fence.Object, int64) (int64, error) {
+	return int64(w), nil
+}
+
+// rounds are those of a process that has watched the world's approval from a
+// generation on.
+func (w *world) rounds(from int64) *rounds {
+	c := w.cluster()
+	return &rounds{
+		store: c.store, live: w, cluster: c, bindings: c.bindings, policies: c.policies, view: c.view, history: watchedFrom(from),
+		passes: newRequests[authority.Key](), uninstalls: newRequests[string](),
+		life: 15 * time.Second, now: func() time.Time { return roundAt }, log: logr.Discard(),
+	}
+}
+
+func TestI6_ARowThatDiffersAllowsNothingUntilItsPass(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"a suspension":    func(w *world) { w.installation.Spec.Suspend = true },
+		"another version": func(w *world) { w.installation.Spec.Version = "2" },
+		"another account": func(w *world) { w.account.UID = "a2" },
+		"an older Host":   func(w *world) { w.installation.Spec.Manifest.MinHostVersion = "99.0" },
+		"a second workspace": func(w *world) {
+			again := *w.namespaces[1].DeepCopy()
+			again.Name, again.UID = "again", "n9"
+			w.namespaces = append(w.namespaces, again)
+		},
+		"two edits that nobody watched": func(w *world) { w.approve("u", 3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.grant(t)
+				before := w.row
+				change(w)
+				r := w.rounds(0)
+				for range 2 {
+					if err := r.compare(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, _ := authority.Differing(before)
+				if len(w.held) != 1 || !w.row.Hold.Equal(&want) {
+					t.Errorf("held %+v, want %+v once", w.held, want)
+				}
+				if _, asked := r.passes.early[w.row.Key]; !asked {
+					t.Error("no pass is asked for")
+				}
+			})
+		})
+	}
+}
+
+func TestI6_ARoundHoldsWhatIsNarrowerAlthoughItHasNotWatched(t *testing.T) {
+	w := newWorld(t)
+	w.grant(t)
+	w.approve("u", 3)
+	w.approval.Spec.Capabilities = nil
+	if err := w.rounds(0).compare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.held) != 1 || w.held[0].Cause != authority.CauseHuman || w.held[0].Granted != 0 || w.held[0].Generation != 3 {
+		t.Errorf("held %+v", w.held)
+	}
+}
+
+func TestARoundHoldsNothing(t *testing.T) {
+	// pass is a leader's pass that takes in all that is there.
+	pass := func(w *world) func(int) {
+		return func(read int) {
+			if read == 3 {
+				w.row.Revision++
+				w.row.Gates |= authority.GateSuspended
+				w.row.Vector.Suspended = true
+				w.row.Sum = w.row.Vector.Sum()
+			}
+		}
+	}
+	for name, change := range map[string]func(*world) (from int64){
+		"from what is as it was":               func(*world) int64 { return 1 },
+		"from an edit that takes nothing away": func(w *world) int64 { w.approve("u", 2); return 0 },
+		"from edits that this process watched": func(w *world) int64 { w.approve("u", 5); return 2 },
+		"from edits that a pass takes in meanwhile": func(w *world) int64 {
+			w.approve("u", 5)
+			w.beforeRow = func(read int) {
+				if read == 3 {
+					w.row.Seen.Generation = 5
+				}
+			}
+			return 0
+		},
+		"from a suspension that a pass takes in meanwhile": func(w *world) int64 {
+			w.installation.Spec.Suspend = true
+			w.beforeRow = pass(w)
+			return 1
+		},
+		"while a gate is closed": func(w *world) int64 {
+			w.row.Gates = authority.GateSuspended
+			w.row.Vector.Suspended = true
+			w.row.Sum = w.row.Vector.Sum()
+			return 1
+		},
+		"before the first act": func(w *world) int64 {
+			w.row = authority.Row{Key: w.row.Key}
+			w.approve("u", 4)
+			return 0
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.grant(t)
+				from := change(w)
+				if err := w.rounds(from).compare(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if len(w.held) > 0 {
+					t.Errorf("held %+v", w.held)
+				}
+			})
 		})
 	}
 }
