@@ -2,6 +2,7 @@ package authority
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kandev/plugin-host/contract"
@@ -99,7 +100,8 @@ func (p Policy) latest(granted contract.CapabilitySet, issued time.Time) time.Ti
 
 // confirms tells whether two humans stand behind a grant, as far as the policy
 // asks for it: the second is another one, and both were verified unless claims
-// are accepted.
+// are accepted. Names that differ only in their case are one human's: some
+// identity providers pass on what was typed.
 func (p Policy) confirms(approvedBy, approvedVia, confirmedBy string) bool {
-	return confirmedBy != "" && confirmedBy != approvedBy && (approvedVia == "" || p.AcceptClaimed)
+	return confirmedBy != "" && !strings.EqualFold(confirmedBy, approvedBy) && (approvedVia == "" || p.AcceptClaimed)
 }

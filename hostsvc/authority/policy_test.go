@@ -143,12 +143,13 @@ func TestI7_FourEyes(t *testing.T) {
 		change func(*Approval)
 		want   contract.CapabilitySet
 	}{
-		"nobody confirmed":                      {policy, readTasks | writeTasks, func(*Approval) {}, 0},
-		"confirmed by the same human":           {policy, readTasks | writeTasks, func(a *Approval) { a.ConfirmedBy = a.ApprovedBy }, 0},
-		"confirmed":                             {policy, readTasks | writeTasks, func(a *Approval) { a.ConfirmedBy = "grace" }, readTasks | writeTasks},
-		"both claimed by one identity":          {policy, readTasks | writeTasks, func(a *Approval) { a.ConfirmedBy, a.ApprovedVia = "grace", "flux" }, 0},
-		"both claimed, and claims are accepted": {accepting, readTasks | writeTasks, func(a *Approval) { a.ConfirmedBy, a.ApprovedVia = "grace", "flux" }, readTasks | writeTasks},
-		"no class that asks for it":             {policy, readTasks, func(*Approval) {}, readTasks},
+		"nobody confirmed":                       {policy, readTasks | writeTasks, func(*Approval) {}, 0},
+		"confirmed by the same human":            {policy, readTasks | writeTasks, func(a *Approval) { a.ConfirmedBy = a.ApprovedBy }, 0},
+		"confirmed by the same, typed otherwise": {policy, readTasks | writeTasks, func(a *Approval) { a.ConfirmedBy = strings.ToUpper(a.ApprovedBy) }, 0},
+		"confirmed":                              {policy, readTasks | writeTasks, func(a *Approval) { a.ConfirmedBy = "grace" }, readTasks | writeTasks},
+		"both claimed by one identity":           {policy, readTasks | writeTasks, func(a *Approval) { a.ConfirmedBy, a.ApprovedVia = "grace", "flux" }, 0},
+		"both claimed, and claims are accepted":  {accepting, readTasks | writeTasks, func(a *Approval) { a.ConfirmedBy, a.ApprovedVia = "grace", "flux" }, readTasks | writeTasks},
+		"no class that asks for it":              {policy, readTasks, func(*Approval) {}, readTasks},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
