@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
 	"github.com/kandev/plugin-host/hostsvc/fence"
@@ -313,12 +312,20 @@ func (c *ports) handleFor(key authority.Key, prev, cur version) (held bool, err 
 		before = nil
 	}
 	after := cur.spec
-	// A row that has processed nothing knows of nothing newer.
-	confirmed := row.Seen.UID == cur.uid || row.Seen.UID == "" || c.p.w.mutant == mutantLaggingHold
-	if !confirmed {
-		if _, narrows := authority.Narrowing(row, before, after); !narrows {
+	hold, narrows := authority.Narrowing(row, before, after)
+	if !narrows {
+		return false, nil
+	}
+	other := row.Seen.UID != cur.uid && c.p.w.mutant != mutantLaggingHold
+	if row.Seen.UID == "" {
+		// A row that has processed nothing knows of nothing newer; where it stands,
+		// the binding says.
+		if c.p.w.db.bound.ID == "" {
 			return false, nil
 		}
+		other = false
+	}
+	if other {
 		live, err := c.Read(ctx, key)
 		if err != nil {
 			return false, err
@@ -327,20 +334,20 @@ func (c *ports) handleFor(key authority.Key, prev, cur version) (held bool, err 
 		switch {
 		case live.Intent.Installation == nil || live.Intent.Workspace == nil:
 			return false, nil
-		case present != nil && row.Seen.UID != "" && present.UID == row.Seen.UID:
+		case present != nil && present.UID == row.Seen.UID:
+			return false, nil
+		case present == nil && after != nil:
 			return false, nil
 		case present != nil && after != nil && present.UID != after.UID:
-			before, after = nil, present
+			if hold, narrows = authority.Narrowing(row, nil, present); !narrows {
+				return false, nil
+			}
 		}
-	}
-	hold, narrows := authority.Narrowing(row, before, after)
-	if !narrows {
-		return false, nil
 	}
 	if _, err := c.Hold(ctx, row, hold); err != nil {
 		return false, err
 	}
-	if !confirmed {
+	if other {
 		c.p.view.Confirm(place, cur.uid)
 	}
 	return true, nil
@@ -701,15 +708,24 @@ func (c *ports) compareLive(key authority.Key) error {
 		}
 	}
 	in := reading.Intent
+	unwatched := unwatched(row, in)
+	if unwatched {
+		// Whether somebody has revoked in between, the process that leads may have
+		// watched.
+		in.WatchedFrom = 1
+	}
 	holds := authority.Narrowings(row, in)
-	if len(holds) == 0 && row.Hold == nil && row.State == authority.StateActive && in.Installation != nil && in.Workspace != nil &&
-		authority.VectorOf(in.Installation, in.Workspace, in.Policy).Sum() != row.Sum {
-		// A row that differs is held, also where a gate closes and nothing narrows:
-		// a hold that takes nothing away stops its calls until the next fence.
-		holds = append(holds, authority.Hold{
-			State: authority.StateActive, Granted: contract.AllCapabilities,
-			Cause: authority.CauseGateClosed, Actor: authority.Actor{Assurance: authority.ActorSystem},
-		})
+	if len(holds) == 0 && row.State == authority.StateActive && row.Gates == 0 && !row.Starting && row.Hold == nil &&
+		(unwatched || differing(row, in)) {
+		// A row that differs is held, also where a gate closes and nothing narrows: a
+		// hold that takes nothing away stops its calls until the next fence. One that
+		// a pass is about to move is compared again.
+		if c.moves(row) {
+			return fence.ErrOvertaken
+		}
+		if hold, ok := authority.Differing(row); ok {
+			holds = append(holds, hold)
+		}
 	}
 	for _, hold := range holds {
 		held, err := c.Hold(ctx, row, hold)
@@ -722,6 +738,43 @@ func (c *ports) compareLive(key authority.Key) error {
 		row = held
 	}
 	return nil
+}
+
+// unwatched tells whether this process has missed versions of a row's approval since
+// the one that was processed.
+func unwatched(row authority.Row, in authority.Intent) bool {
+	a := in.Approval
+	if a == nil || keyFor(a) != row.Key {
+		return false
+	}
+	processed := int64(0)
+	if row.Seen.UID == a.UID {
+		processed = row.Seen.Generation
+	}
+	return a.Generation > processed+1 && (in.WatchedFrom == 0 || in.WatchedFrom > processed+1)
+}
+
+// differing tells whether the objects around an approval are other ones than the
+// row was computed from.
+func differing(row authority.Row, in authority.Intent) bool {
+	if in.Installation == nil || in.Workspace == nil {
+		return false
+	}
+	return authority.VectorOf(in.Installation, in.Workspace, in.Policy).Sum() != row.Sum ||
+		in.Installation.Suspended != (row.Gates&authority.GateSuspended != 0)
+}
+
+// moves asks for the pass that is due, and waits for it for a while.
+func (c *ports) moves(row authority.Row) bool {
+	w := c.p.w
+	c.p.request(row.Key, 0)
+	late := w.now + historyWait
+	moved := func() bool {
+		now := w.db.row(row.Key)
+		return now.Revision != row.Revision || now.Seen != row.Seen || !now.Hold.Equal(row.Hold)
+	}
+	c.a.until(func() bool { return moved() || w.now >= late })
+	return moved()
 }
 
 func (w *world) random() io.Reader {
