@@ -243,6 +243,9 @@ func (tr *translator) top(node *yaml.Node) {
 		seen[key.Value] = true
 		switch {
 		case tr.skipped(key.Value):
+		case value.Kind == yaml.AliasNode && !slices.Contains(elsewhere, key.Value):
+			// Its text is the name of an anchor, not what stands there.
+			tr.fault(value, key.Value, "is an alias; write the value itself")
 		case key.Value == "id":
 			tr.parsed.pluginID = value.Value
 			if !pluginForm.MatchString(value.Value) || strings.HasSuffix(value.Value, ".config") {
@@ -289,9 +292,15 @@ func (tr *translator) capabilities(node *yaml.Node) {
 		tr.fault(node, "capabilities", "is no mapping")
 		return
 	}
+	seen := map[string]bool{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		field := "capabilities." + key.Value
+		if seen[field] {
+			tr.fault(key, field, "stands there twice")
+			continue
+		}
+		seen[field] = true
 		off := value.Kind == yaml.ScalarNode && (value.Value == "false" || value.Tag == "!!null") ||
 			value.Kind == yaml.SequenceNode && len(value.Content) == 0
 		switch {
@@ -314,6 +323,10 @@ func (tr *translator) names(field string, node *yaml.Node, known map[string][]co
 		return
 	}
 	for _, item := range node.Content {
+		if item.Kind != yaml.ScalarNode {
+			tr.fault(item, field, "holds something that is no name")
+			continue
+		}
 		full := field + "." + item.Value
 		if tr.skipped(full) {
 			continue

@@ -466,6 +466,9 @@ func TestTranslate(t *testing.T) {
 		"a development version": {"v0.91", "dev", `manifest.yaml:3: min_kandev_version: "dev"`, nil, ""},
 		"no version":            {"version: 1.4.0\n", "", "version: is missing", nil, ""},
 		"twice":                 {"webhooks:", "id: other.id\nwebhooks:", "manifest.yaml:9: id: stands there twice", nil, ""},
+		"a list twice":          {"  state: false", "  api_read: [sessions]", "manifest.yaml:7: capabilities.api_read: stands there twice", nil, ""},
+		"an alias of a name":    {"[tasks, execution]", "[&tasks execution, *tasks]", "manifest.yaml:6: capabilities.api_write: holds something that is no name", nil, ""},
+		"an alias of a field":   {"version: 1.4.0", "ui: &v 2.0.0\nversion: *v", "manifest.yaml:3: version: is an alias", nil, ""},
 		"no mapping":            {shipped, "- a\n", "it is no manifest", nil, ""},
 		"no YAML":               {shipped, "a: [\n", "it is no YAML", nil, ""},
 	} {
