@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
@@ -161,7 +162,7 @@ func (t *tool) explainCall(ctx context.Context, c *cluster, name string, capabil
 		return explanation{}, err
 	}
 	row = seen(row, s.approval)
-	observed, err := c.observe(ctx, s, row)
+	observed, unseen, err := c.observe(ctx, s, row)
 	if err != nil {
 		return explanation{}, err
 	}
@@ -175,12 +176,12 @@ func (t *tool) explainCall(ctx context.Context, c *cluster, name string, capabil
 	e := explanation{
 		Plugin: name, Namespace: s.namespace, WorkspaceID: s.workspaceID, Method: o.method, Capability: capability.String(),
 		State: string(verdict.State), Reason: string(verdict.Reason), Allowed: verdict.Allowed(), Revision: verdict.Revision,
-		NotSeen: []string{
+		NotSeen: append([]string{
 			"holds: a narrowing that the Host has just seen, and not yet recorded, denies at once",
 			"the lease: while the store doesn't vouch for its rows, every call is answered UNAVAILABLE",
 			"the plugin's token and pod, which are checked before all of this",
 			"the Host's clock, by which a grant expires; this is by yours",
-		},
+		}, unseen...),
 	}
 	if info, ok := contract.LookupReason(verdict.Reason); ok {
 		e.Retry = string(info.Retry)
@@ -202,29 +203,35 @@ func (t *tool) explainCall(ctx context.Context, c *cluster, name string, capabil
 }
 
 // observe is what the Host's watches show about the row, from the objects as they
-// are now.
-func (c *cluster) observe(ctx context.Context, s subject, row authority.Row) (*authority.Observed, error) {
+// are now, and what the user may not see of it.
+func (c *cluster) observe(ctx context.Context, s subject, row authority.Row) (*authority.Observed, []string, error) {
 	policy, err := c.policy(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	installation, _, err := kinds.InstallationOf(s.installation)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	var unseen []string
+	namespaceUID := row.Vector.WorkspaceNamespaceUID
 	namespace, err := c.workspace(ctx, s.namespace)
-	if err != nil {
-		return nil, err
-	}
-	if namespace == nil {
-		return nil, missing("namespace", s.namespace, "it was deleted meanwhile, which revokes")
+	switch {
+	case apierrors.IsForbidden(err) && namespaceUID != "":
+		unseen = append(unseen, "the namespace, which you may not read: it counts as the workspace that it was")
+	case err != nil:
+		return nil, nil, err
+	case namespace == nil:
+		return nil, nil, missing("namespace", s.namespace, "it was deleted meanwhile, which revokes")
+	default:
+		namespaceUID = string(namespace.UID)
 	}
 	v := view.New(policy)
 	place := view.Place{Namespace: s.namespace, Name: s.name}
 	v.SetInstallation(view.Installation{Installation: installation, PluginID: s.installation.Spec.PluginID})
-	v.SetNamespace(s.namespace, view.Namespace{UID: string(namespace.UID), WorkspaceID: s.workspaceID})
+	v.SetNamespace(s.namespace, view.Namespace{UID: namespaceUID, WorkspaceID: s.workspaceID})
 	// The binding is durable in the store; the row was computed for it.
-	bound := authority.Workspace{ID: s.workspaceID, Namespace: s.namespace, NamespaceUID: string(namespace.UID)}
+	bound := authority.Workspace{ID: s.workspaceID, Namespace: s.namespace, NamespaceUID: namespaceUID}
 	if row.Vector.WorkspaceNamespaceUID != "" {
 		bound.Namespace, bound.NamespaceUID = row.Vector.WorkspaceNamespace, row.Vector.WorkspaceNamespaceUID
 	}
@@ -245,7 +252,7 @@ func (c *cluster) observe(ctx context.Context, s subject, row authority.Row) (*a
 	} {
 		v.MarkComplete(source)
 	}
-	return v.Observe(row.Key), nil
+	return v.Observe(row.Key), unseen, nil
 }
 
 // grantOf is the command that makes a capability work, with what the plugin can't

@@ -168,7 +168,7 @@ func (m *manifests) parse(s source, namespace string) {
 	}
 }
 
-// take understands one document. What it is is read as whoever applies it reads it:
+// take understands one document. Whoever applies it decides what it is, so it is read:
 // with aliases and merges resolved, with the last of two members of one name, and
 // with what stands in a list, of any kind.
 func (m *manifests) take(d document, namespace string) {

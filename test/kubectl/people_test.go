@@ -68,6 +68,25 @@ func TestReviewListsWhatNobodyVerified(t *testing.T) {
 	golden(t, "review-unproven-none", both(must(t, 0, world.Ada, "review", "--unproven")))
 }
 
+// Who is called at night reads the objects and the history, and needs no right in
+// the workspace to have a call explained.
+func TestExplainNeedsNoRightInTheWorkspace(t *testing.T) {
+	const carol = "carol@example.com"
+	for _, role := range []string{"plugin-host-viewer", "plugin-host-auditor"} {
+		mustKube(t, "", "create", "clusterrolebinding", "carol-"+role, "--clusterrole="+role, "--user="+carol)
+	}
+	installed(t, "watched-by-night", readTasks)
+	explain := []string{"explain", "watched-by-night", "-n", "team-a", "--capability", readTasks}
+	must(t, 1, carol, explain...) // nothing shows that the namespace is a workspace
+	must(t, 0, world.Ada, "approve", "watched-by-night", "-n", "team-a", "--all-declared", "--yes")
+	r := must(t, 0, carol, explain...)
+	if !strings.Contains(r.Stdout, "the namespace, which you may not read") {
+		t.Errorf("it doesn't say what it has not seen:\n%s", r.Stdout)
+	}
+	must(t, 0, world.Ada, "revoke", "watched-by-night", "-n", "team-a", "--reason", "x")
+	must(t, 2, carol, explain...)
+}
+
 // The manifest that review prints is the one to commit: applied, it grants exactly
 // what it lists.
 func TestReviewPrintsTheManifestToCommit(t *testing.T) {
