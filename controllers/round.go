@@ -154,15 +154,21 @@ func (r *rounds) turn(ctx context.Context) error {
 	return nil
 }
 
-// all asks for a pass of every row, and whether each installation is there: what
-// went while no process watched revokes too, and needs no finalizer (I13).
+// allEvery is the time between two passes of those that all asks for.
+const allEvery = 20 * time.Millisecond
+
+// all asks for a pass of every row, for statuses that a process didn't live to
+// write, and whether each installation is there: what went while no process
+// watched revokes too, and needs no finalizer (I13). What differs, the next round
+// finds at once; these are spread, or ten thousand of them would take the API
+// server from that round.
 func (r *rounds) all(ctx context.Context) error {
 	rows, err := r.store.Rows(ctx)
 	if err != nil {
 		return fmt.Errorf("list the rows: %w", err)
 	}
 	for i := range rows {
-		r.passes.addAt(idle, rows[i].Key)
+		r.passes.later(rows[i].Key, time.Duration(i)*allEvery)
 		r.uninstalls.addAt(idle, rows[i].Key.InstallationID)
 	}
 	return nil

@@ -39,7 +39,7 @@ const (
 
 const (
 	// Passes mostly wait for the API server; many at once share their reads.
-	passWorkers = 64
+	passWorkers = 32
 	// approvalWorkers find the keys of approvals.
 	approvalWorkers = 4
 	// summaryDelay is how long an installation's summary of its workspaces waits

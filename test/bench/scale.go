@@ -278,7 +278,7 @@ func (f *fleet) resident(ctx context.Context) (bytes int64, err error) {
 	}
 	// It rests when it is the same, to 1 %, over some seconds.
 	still := 0
-	err = wait.PollUntilContextTimeout(ctx, time.Second, 2*time.Minute, false, func(context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, time.Second, 6*time.Minute, false, func(context.Context) (bool, error) {
 		now, err := residentBytes(f.world.Host.PID())
 		if err != nil {
 			return false, err
