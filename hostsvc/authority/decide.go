@@ -218,7 +218,7 @@ func finalAhead(row *Row, seen *Observed, now time.Time) bool {
 
 // unsettled: something is known that the row has not taken in yet.
 func unsettled(row *Row, seen *Observed) bool {
-	if !seen.Synced || row.Starting || row.Hold != nil || seen.Revision > row.Revision || seen.Vector != row.Sum {
+	if !seen.Synced || row.Starting || row.Uncompared || row.Hold != nil || seen.Revision > row.Revision || seen.Vector != row.Sum {
 		return true
 	}
 	a := &seen.Approval

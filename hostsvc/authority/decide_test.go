@@ -81,6 +81,7 @@ var checks = []struct {
 	{"unsettled", contract.ReasonDependencyUnavailable, false, map[string]func(*decision){
 		"not synced":          func(d *decision) { d.seen.Synced = false },
 		"starting":            func(d *decision) { d.row.Starting = true },
+		"uncompared":          func(d *decision) { d.row.Uncompared = true },
 		"lease run out":       func(d *decision) { d.stale = true },
 		"held":                func(d *decision) { held(d.row) },
 		"row of an old store": func(d *decision) { d.seen.Revision = d.row.Revision + 1 },

@@ -246,6 +246,18 @@ type Row struct {
 	// Unproven: granted before the admission policies were proven in force. It
 	// is history: a later act is admitted only while they are.
 	Unproven bool
+
+	// ReadAt is the store's clock, to the microsecond, when the row was read to
+	// compute the next one from it: what is read after it is no older. The zero
+	// time is unknown. Like Uncompared it is of one reading of the row and no part
+	// of any record.
+	ReadAt time.Time `json:"-"`
+	// Uncompared: the row was computed from what was read longer ago than a lease
+	// lasts, and no round of freshness that began after its fence has renewed the
+	// lease. What was revoked while it was computed shows in neither, so that
+	// nothing is allowed by it yet (design/authority.md, freshness). Only a row
+	// that was read for a decision says so.
+	Uncompared bool `json:"-"`
 }
 
 // Expired tells whether the row's expiry, or its hold's, has come.

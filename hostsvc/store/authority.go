@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
@@ -21,20 +22,42 @@ const (
 		a.updated_at, a.audit_id, a.event_hash, a.unproven, a.approved_via, a.confirmed_by, a.installation_id, a.workspace_id,
 		s.store_epoch`
 
-	// selectDecision needs the epoch of its transaction; the others bring it.
-	selectDecision = `SELECT ` + decisionColumns + `
-		FROM authority a WHERE a.installation_id = $1 AND a.workspace_id = $2`
 	selectDecisionBefore = `SELECT s.store_epoch, ` + decisionColumns + `
 		FROM authority a CROSS JOIN store s WHERE a.installation_id = $1 AND a.workspace_id = $2`
 	selectRecords = `SELECT ` + decisionColumns + `, ` + recordColumns + `
 		FROM authority a CROSS JOIN store s `
-	selectRecord = selectRecords + `WHERE a.installation_id = $1 AND a.workspace_id = $2`
+	whereKey     = `WHERE a.installation_id = $1 AND a.workspace_id = $2`
+	selectRecord = selectRecords + whereKey
+	recordWidth  = decisionWidth + 17
 )
+
+// selectTimedRecord returns the statement that reads a row, NULL where there is
+// none, and the store's clock after it.
+func selectTimedRecord(clock string) string {
+	if clock == "" {
+		clock = "0"
+	}
+	return `SELECT ` + decisionColumns + `, ` + recordColumns + `, ` + clock + `
+		FROM store s LEFT JOIN authority a ON a.installation_id = $1 AND a.workspace_id = $2`
+}
+
+// selectDecision returns the statement that reads a row for a decision. It needs
+// the epoch and the vouch of its transaction.
+func selectDecision(clock string) string {
+	return `SELECT ` + decisionColumns + `, ` + readingColumns(clock) + ` FROM authority a ` + whereKey
+}
+
+// selectDecisions returns the statement that reads the rows of an installation
+// for a decision, like selectDecision.
+func selectDecisions(clock string) string {
+	return `SELECT ` + decisionColumns + `, ` + readingColumns(clock) + `, a.workspace_id FROM authority a
+		WHERE a.installation_id = $1 ORDER BY a.workspace_id`
+}
 
 // selectVouchedDecision returns the statement that reads the store epoch, the
 // store's vouch and a row, all of one moment.
 func selectVouchedDecision(clock string) string {
-	return `SELECT s.store_epoch, ` + vouchColumns(clock) + `, ` + decisionColumns + `
+	return `SELECT s.store_epoch, ` + vouchColumns(clock) + `, ` + decisionColumns + `, ` + readingColumns(clock) + `
 		FROM store s LEFT JOIN authority a ON a.installation_id = $1 AND a.workspace_id = $2`
 }
 
@@ -126,8 +149,13 @@ func (t *tx) AuthorityRow(key authority.Key) (*authority.Row, error) {
 		return nil, fmt.Errorf("read the authority row of workspace %s: %w", key.WorkspaceID, ErrWorkspaceBound)
 	}
 	var row *authority.Row
-	err := t.query("read an authority row", selectDecision, func(r Row) error {
+	asked := t.store.asked()
+	err := t.query("read an authority row", t.store.decision, func(r Row) error {
 		row = &authority.Row{Key: key}
+		until, vouched := t.vouch.row(scanReading(r, decisionWidth, asked), t.store.clock())
+		if row.Uncompared = !vouched; vouched && until.Before(t.vouch.until) {
+			t.vouch.until = until // so that it must not end before the commit
+		}
 		return scanDecision(r, 0, t.epochs.StoreEpoch, row)
 	}, key.InstallationID, key.WorkspaceID)
 	return row, err
@@ -136,8 +164,17 @@ func (t *tx) AuthorityRow(key authority.Key) (*authority.Row, error) {
 // Row implements fence.Ledger.
 func (s *Store) Row(ctx context.Context, key authority.Key) (authority.Row, error) {
 	row := authority.Row{Key: key}
+	at := s.clock().UTC().Truncate(time.Microsecond)
 	err := s.read(ctx, "read an authority row", func(c Conn) error {
-		return c.Query(selectRecord, func(r Row) error { return scanRecord(r, &row) }, key.InstallationID, key.WorkspaceID)
+		return c.Query(s.timedRecord, func(r Row) error {
+			if row.ReadAt = at; s.engine.Clock() != "" {
+				row.ReadAt = time.UnixMicro(r.Int(recordWidth)).UTC()
+			}
+			if r.Null(0) {
+				return nil
+			}
+			return scanRecord(r, &row)
+		}, key.InstallationID, key.WorkspaceID)
 	})
 	return row, err
 }

@@ -128,7 +128,8 @@ func (s *Store) BeginEpoch(ctx context.Context) error {
 func (t *tx) beginEpoch() error {
 	t.movedAll = true
 	_, err := t.exec("begin a store epoch",
-		`UPDATE store SET store_epoch = store_epoch + 1, leader_epoch = leader_epoch + 1, lease_from = 0, lease_until = 0`)
+		`UPDATE store SET store_epoch = store_epoch + 1, leader_epoch = leader_epoch + 1, 
+			lease_from = 0, lease_until = 0, lease_beat = 0`)
 	return err
 }
 

@@ -29,14 +29,42 @@ type Round struct {
 type vouch struct {
 	complete    bool
 	from, until time.Time
+	// life is from the one to the other, whatever shortens until.
+	life time.Duration
+	// beat is the one at which the round began that the lease is of.
+	beat int64
 }
 
 func (v vouch) at(now time.Time) bool {
 	return v.complete && !now.Before(v.from) && now.Before(v.until)
 }
 
-// vouchWidth is how many columns a vouch has.
-const vouchWidth = 3
+// reading is what a row says of its fence: the beat then, and when the row had
+// been read for it.
+type reading struct {
+	beat int64
+	at   time.Time
+}
+
+// row returns until when the vouch extends to a row. It is the lease's end once a
+// round has compared the row, which one that began at a later beat than the row
+// was fenced at has: a renewal ended between the two, and renewals and fences wait
+// for each other. Until then, the row is a comparison itself, with what was read
+// for it, and worth as much as a round that began when it was read. ok is false
+// where it is worth nothing any more.
+func (v vouch) row(r reading, now time.Time) (until time.Time, ok bool) {
+	if r.beat < v.beat {
+		return v.until, true
+	}
+	until = r.at.Add(v.life)
+	return until, !now.Before(r.at) && now.Before(until)
+}
+
+// vouchWidth is how many columns a vouch has, readingWidth how many a reading.
+const (
+	vouchWidth   = 4
+	readingWidth = 2
+)
 
 // vouchColumns are a vouch relative to the database's clock, or to 1970 where
 // the process's clock is the store's.
@@ -44,7 +72,15 @@ func vouchColumns(clock string) string {
 	if clock == "" {
 		clock = "0"
 	}
-	return `s.store_epoch - s.complete_epoch, s.lease_from - ` + clock + `, s.lease_until - ` + clock
+	return `s.store_epoch - s.complete_epoch, s.lease_from - ` + clock + `, s.lease_until - ` + clock + `, s.lease_beat`
+}
+
+// readingColumns are a row's reading, relative to the same as a vouch.
+func readingColumns(clock string) string {
+	if clock == "" {
+		clock = "0"
+	}
+	return `a.fenced_beat, a.read_at - ` + clock
 }
 
 // clock is the process's time since the store was opened, on top of the wall
@@ -62,15 +98,20 @@ func (s *Store) asked() time.Time {
 }
 
 func scanVouch(r Row, at int, asked time.Time) vouch {
+	from, until := time.Duration(r.Int(at+1))*time.Microsecond, time.Duration(r.Int(at+2))*time.Microsecond
 	return vouch{
-		complete: r.Int(at) == 0,
-		from:     asked.Add(time.Duration(r.Int(at+1)) * time.Microsecond),
-		until:    asked.Add(time.Duration(r.Int(at+2)) * time.Microsecond),
+		complete: r.Int(at) == 0, from: asked.Add(from), until: asked.Add(until), life: until - from, beat: r.Int(at + 3),
 	}
 }
 
-// leaseLock orders the renewals of all replicas among themselves. Nobody else
-// takes it, and a row that is being renewed is read by everybody meanwhile.
+func scanReading(r Row, at int, asked time.Time) reading {
+	return reading{beat: r.Int(at), at: asked.Add(time.Duration(r.Int(at+1)) * time.Microsecond)}
+}
+
+// leaseLock orders the renewals of all replicas among themselves and with fences:
+// a round that begins at a later beat than a row was fenced at sees the row.
+// Nobody else takes it, and a row that is being renewed is read by everybody
+// meanwhile.
 const leaseLock = "lease"
 
 // BeginRound returns what a round of freshness starts from. Everything that
@@ -122,12 +163,13 @@ func (s *Store) RenewLease(ctx context.Context, round Round, life time.Duration)
 	const keep = `lease_until > $3 AND lease_from <= `
 	statement := `UPDATE store SET beat = beat + 1,
 		lease_from = CASE WHEN ` + keep + clock + ` + $4 THEN lease_from ELSE $2 END,
-		lease_until = CASE WHEN ` + keep + clock + ` + $4 THEN lease_until ELSE $3 END
+		lease_until = CASE WHEN ` + keep + clock + ` + $4 THEN lease_until ELSE $3 END,
+		lease_beat = CASE WHEN ` + keep + clock + ` + $4 THEN lease_beat ELSE $5 END
 		WHERE store_epoch = $1 AND $2 <= ` + clock + ` + $4`
 	from := round.Begun.UnixMicro()
 	var renewed uint64
 	err = s.run(ctx, lockName{name: leaseLock}, true, func(t *tx) error {
-		n, err := t.exec("renew the lease", statement, int64(round.StoreEpoch), from, from+life.Microseconds(), now)
+		n, err := t.exec("renew the lease", statement, int64(round.StoreEpoch), from, from+life.Microseconds(), now, int64(round.Beat))
 		if err != nil {
 			return err
 		}

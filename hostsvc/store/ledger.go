@@ -30,7 +30,7 @@ func (s *Store) Fence(ctx context.Context, term fence.Term, from, to authority.R
 		}
 		next := to
 		next.Seen = current.Seen.Later(to.Seen)
-		return t.fence(next)
+		return t.fence(next, from.ReadAt)
 	})
 }
 
@@ -53,7 +53,7 @@ func (s *Store) FenceStart(ctx context.Context, term fence.Term, event authority
 		next.Starting = true
 		next.Hold = event.Remaining(current.Hold)
 		next.Seen = current.Seen.Later(row.Seen)
-		return t.fence(next)
+		return t.fence(next, time.Time{}) // nothing was read for it
 	})
 }
 
@@ -97,6 +97,7 @@ func (s *Store) Hold(ctx context.Context, from authority.Row, hold authority.Hol
 		// The transaction may still be writing held.
 		return authority.Row{}, err
 	}
+	held.ReadAt = from.ReadAt // what it was computed from is no younger
 	return held, nil
 }
 
@@ -213,8 +214,22 @@ func (t *tx) checkTombstone(to authority.Row) error {
 	return nil
 }
 
-func (t *tx) fence(row authority.Row) error {
+// fence writes a row that was computed from what was read at readAt or later.
+func (t *tx) fence(row authority.Row, readAt time.Time) error {
+	if err := t.lockShared(leaseLock); err != nil {
+		return err
+	}
 	if err := t.putRecord(row, 1); err != nil {
+		return err
+	}
+	read := int64(0) // an unknown time is too long ago
+	if !readAt.IsZero() {
+		read = readAt.UnixMicro()
+	}
+	err := t.later(nil, "record the reading of an authority row", `UPDATE authority
+		SET fenced_beat = (SELECT beat FROM store), read_at = $3 WHERE installation_id = $1 AND workspace_id = $2`,
+		row.Key.InstallationID, row.Key.WorkspaceID, read)
+	if err != nil {
 		return err
 	}
 	entry, err := t.change(journal.KindFence, row.AuditID, row, t.store.now(), fencedData{

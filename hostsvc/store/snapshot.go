@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/domain"
@@ -55,12 +56,19 @@ func (s *snapshot) AuthorityRow(key authority.Key) (*authority.Row, error) {
 			return nil
 		}
 		row = &authority.Row{Key: key}
+		s.compare(row, r, 1+vouchWidth+decisionWidth, asked)
 		return scanDecision(r, 1+vouchWidth, s.epoch, row)
 	}, key.InstallationID, key.WorkspaceID)
 	if err == nil && s.epoch == 0 {
 		s.failure = failed("read an authority row", errNoStoreRow)
 	}
 	return row, s.failure
+}
+
+// compare tells a row whether the lease extends to it.
+func (s *snapshot) compare(row *authority.Row, r Row, at int, asked time.Time) {
+	_, vouched := s.vouch.row(scanReading(r, at, asked), s.store.clock())
+	row.Uncompared = !vouched
 }
 
 // Current implements query.Snapshot.
@@ -95,9 +103,10 @@ func (s *snapshot) AuthorityRows(installationID string) ([]authority.Row, error)
 		return nil, s.failure
 	}
 	var rows []authority.Row
-	err := s.query("list the authority rows", `SELECT `+decisionColumns+`, a.workspace_id FROM authority a
-		WHERE a.installation_id = $1 ORDER BY a.workspace_id`, func(r Row) error {
-		row := authority.Row{Key: authority.Key{InstallationID: installationID, WorkspaceID: r.Text(decisionWidth)}}
+	asked := s.store.asked()
+	err := s.query("list the authority rows", s.store.decisions, func(r Row) error {
+		row := authority.Row{Key: authority.Key{InstallationID: installationID, WorkspaceID: r.Text(decisionWidth + readingWidth)}}
+		s.compare(&row, r, decisionWidth, asked)
 		if err := scanDecision(r, 0, s.epoch, &row); err != nil {
 			return err
 		}

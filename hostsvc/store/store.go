@@ -51,7 +51,7 @@ type Store struct {
 	// cluster is the one that this process has claimed the store for, nil before.
 	cluster atomic.Pointer[string]
 	// The statements that depend on the engine's clock.
-	beginning, vouchedDecision string
+	beginning, decision, decisions, vouchedDecision, timedRecord string
 
 	known   *known
 	queue   *queue
@@ -69,7 +69,9 @@ type Store struct {
 func Open(ctx context.Context, engine Engine, options Options) (*Store, error) {
 	s := &Store{engine: engine, now: options.Now, log: options.Log, fatal: options.Fatal, known: newKnown(), queue: newQueue()}
 	s.opened = s.now()
-	s.beginning, s.vouchedDecision = selectBeginning(engine.Clock()), selectVouchedDecision(engine.Clock())
+	clock := engine.Clock()
+	s.beginning, s.timedRecord = selectBeginning(clock), selectTimedRecord(clock)
+	s.decision, s.decisions, s.vouchedDecision = selectDecision(clock), selectDecisions(clock), selectVouchedDecision(clock)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.close = sync.OnceValue(s.shutDown)
 	if err := migrate(ctx, engine); err != nil {

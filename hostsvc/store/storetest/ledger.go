@@ -427,7 +427,9 @@ func testRowRoundTrip(t *testing.T, d Database) {
 		ApprovedBy: "di", ApprovedVia: "system:serviceaccount:flux:applier", ConfirmedBy: "ed", IssuedAt: at, UpdatedAt: at.Add(time.Second), AuditID: "ae-1", EventHash: "hash", Unproven: true,
 	}
 	row.Sum = row.Vector.Sum()
-	w.must(w.Fence(t.Context(), w.term, authority.Row{Key: key("w")}, row))
+	from, err := w.Row(t.Context(), key("w"))
+	w.must(err)
+	w.must(w.Fence(t.Context(), w.term, from, row))
 	if got := w.row("w"); !reflect.DeepEqual(got, row) {
 		t.Errorf("stored\n%+v\nread\n%+v", row, got)
 	}
