@@ -73,7 +73,14 @@ type model struct {
 	firstApplied map[string]int
 	heldAt       int
 	processed    map[string]int64
-	names        names
+	// tookAt are the ticks at which a human took a capability out of the spec, and
+	// madeAt those at which the objects of a revision were read.
+	tookAt map[contract.Capability][]int
+	madeAt map[uint64]int
+	// blind: a process began to watch at the one version behind the processed one,
+	// so that nobody alive can compare the two.
+	blind bool
+	names names
 }
 
 func newModel(t fataler) *model {
@@ -85,7 +92,7 @@ func newModel(t fataler) *model {
 		},
 		workspace: &authority.Workspace{ID: testKey.WorkspaceID, Namespace: "team", NamespaceUID: "ns"},
 		status:    map[string]uint64{}, events: map[uint64]authority.Event{}, madeFrom: map[uint64]authority.Approval{},
-		firstApplied: map[string]int{}, processed: map[string]int64{},
+		firstApplied: map[string]int{}, processed: map[string]int64{}, tookAt: map[contract.Capability][]int{}, madeAt: map[uint64]int{},
 	}
 }
 
@@ -105,6 +112,7 @@ type controller struct {
 	// A process runs one pass of a key and one watch handler at a time.
 	running, handling bool
 	read              Reading
+	readAt            int
 }
 
 // start is a process that begins to watch.
@@ -112,6 +120,7 @@ func (m *model) start(name string) *controller {
 	c := &controller{m: m, name: name}
 	m.controllers = append(m.controllers, c)
 	if m.approval != nil {
+		m.blind = m.blind || m.row.Seen.UID == m.approval.UID && m.row.Seen.Generation+1 == m.approval.Generation
 		c.from = m.approval.Generation
 		c.queue = append(c.queue, m.approval)
 	}
@@ -204,10 +213,27 @@ func (m *model) apply(spec authority.Approval) {
 	if _, known := m.firstApplied[manifestOf(spec)]; !known {
 		m.firstApplied[manifestOf(spec)] = m.tick
 	}
+	if before := m.approval; before != nil {
+		m.took(wanted(before) &^ wanted(&spec))
+	}
 	m.applied = append(m.applied, spec)
 	m.approval = &spec
 	for _, c := range m.controllers {
 		c.queue = append(c.queue, &spec)
+	}
+}
+
+// wanted is what a spec asks for.
+func wanted(a *authority.Approval) contract.CapabilitySet {
+	if a.Revoked {
+		return 0
+	}
+	return a.Capabilities
+}
+
+func (m *model) took(set contract.CapabilitySet) {
+	for capability := range set.All() {
+		m.tookAt[capability] = append(m.tookAt[capability], m.tick)
 	}
 }
 
@@ -220,6 +246,10 @@ func (m *model) edit(change func(*authority.Approval)) {
 func (m *model) remove() {
 	m.tick++
 	m.version++
+	if m.row.Seen.UID != m.approval.UID {
+		// What no rule closes: nobody need ever have seen this one.
+		clear(m.tookAt)
+	}
 	m.approval = nil
 	for _, c := range m.controllers {
 		c.queue = append(c.queue, nil)
@@ -280,7 +310,7 @@ func (c *controller) Read(context.Context, authority.Key) (Reading, error) {
 		r.Object = &Object{Namespace: "team", Name: "plugin", UID: approval.UID, ResourceVersion: fmt.Sprint(m.version)}
 		r.Published = m.status[approval.UID]
 	}
-	c.read = r
+	c.read, c.readAt = r, m.tick
 	return r, c.at("have read")
 }
 
@@ -318,7 +348,7 @@ func (c *controller) Create(_ context.Context, event authority.Event) error {
 	}
 	m.events[revision] = event
 	if a := c.read.Intent.Approval; a != nil {
-		m.madeFrom[revision] = *a
+		m.madeFrom[revision], m.madeAt[revision] = *a, c.readAt
 	}
 	return c.at("created")
 }
@@ -483,6 +513,13 @@ func (m *model) store(to authority.Row) {
 		own := h != nil && h.UID == a.UID && h.Generation == a.Generation
 		if !ok || a.Revoked || event.Row.Act == m.events[to.Revision-1].Row.Act || a.SupersedesAct != m.events[to.Revision-1].Row.Act {
 			m.t.Fatalf("I7: revision %d gained {%s} without an act: %+v", to.Revision, gained, a)
+		}
+		for capability := range gained.All() {
+			for _, at := range m.tookAt[capability] {
+				if m.firstApplied[manifestOf(a)] < at && at <= m.madeAt[to.Revision] && !m.blind {
+					m.t.Fatalf("I7: %s came back by a manifest from before a human took it away", capability)
+				}
+			}
 		}
 		if m.firstApplied[manifestOf(a)] <= m.heldAt && !own && h != nil {
 			m.t.Fatalf("I7: {%s} came back by a manifest from before the hold %+v", gained, *h)

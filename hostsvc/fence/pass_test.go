@@ -60,7 +60,7 @@ func anyInterleaving(rt *rapid.T) {
 		_ = c.run() // whether it succeeds is not the point here
 	}
 	disturb = func() {
-		switch rapid.IntRange(0, 12).Draw(rt, "what") {
+		switch rapid.IntRange(0, 13).Draw(rt, "what") {
 		case 0, 1:
 			caps := contract.SetOf(rapid.SliceOf(rapid.SampledFrom([]contract.Capability{
 				contract.ReadTasks, contract.WriteTasks, contract.ReadSessions, contract.ReadTaskInbox,
@@ -102,6 +102,10 @@ func anyInterleaving(rt *rapid.T) {
 			if len(m.controllers) > 0 {
 				_ = pick("handler").handle()
 			}
+		case 13: // waits for a manifest
+			spec := m.spec(readTasks | writeTasks | sessions)
+			spec.ManifestDigest = digestOf(rapid.IntRange(0, 1).Draw(rt, "awaited"))
+			m.apply(spec)
 		}
 		runOne()
 	}
