@@ -256,6 +256,7 @@ func (p *process) handleAll(a *actor) {
 		if w.begun != begun {
 			continue
 		}
+		p.w.truth.handled(prev, cur)
 		if i := slices.Index(w.pending, cur); i >= 0 {
 			w.pending = slices.Delete(w.pending, 0, i+1)
 		}
@@ -437,7 +438,7 @@ func (p *process) beginEpoch(a *actor) bool {
 	}
 	db.storeEpoch++
 	db.leaderEpoch++
-	db.leaseFrom, db.leaseUntil = 0, 0
+	db.leaseFrom, db.leaseUntil, db.leaseBeat = 0, 0, 0
 	w.log(a.name, "store epoch %d", db.storeEpoch)
 	// What began in the old epoch ends first.
 	old := slices.Clone(db.open)
@@ -539,8 +540,9 @@ func (p *process) fenceStart(a *actor, event authority.Event) error {
 			next.Hold = &merged
 		}
 		next.Seen = current.Seen.Later(row.Seen)
-		t.started = true
+		t.started, t.fences = true, true
 		t.put(next)
+		t.reads(next.Key, epoch)
 		return nil
 	})
 }
@@ -631,7 +633,7 @@ func (c *ports) round() error {
 	if p.noStore {
 		return errNoStore
 	}
-	db, begun, storeEpoch := w.db, w.db.clock(), w.db.storeEpoch
+	db, begun, storeEpoch, beats := w.db, w.db.clock(), w.db.storeEpoch, w.db.beat
 	if last.ahead(db) && w.mutant != mutantNoBeat {
 		p.again = p.leading
 		return errors.New("the store is not what it was")
@@ -648,6 +650,7 @@ func (c *ports) round() error {
 		}
 	}
 	c.a.at("renews the lease")
+	c.a.until(func() bool { return p.noStore || !w.db.leased() })
 	switch {
 	case p.noStore:
 		return errNoStore
@@ -657,9 +660,9 @@ func (c *ports) round() error {
 	if db.leaseUntil > begun+lease {
 		return nil
 	}
-	db.leaseFrom, db.leaseUntil = begun, begun+lease
+	db.leaseFrom, db.leaseUntil, db.leaseBeat = begun, begun+lease, beats
 	db.beat++
-	beats := db.beat
+	beats = db.beat
 	c.a.at("writes the beat")
 	if p.noAPI {
 		return errNoAPI

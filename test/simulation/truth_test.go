@@ -78,6 +78,10 @@ type narrowing struct {
 	at    time.Duration
 	key   authority.Key
 	uid   string
+	// generation is that of the version that took it, 0 for a deletion.
+	generation int64
+	// handled: some replica's watch has handled it, so it is held or moot.
+	handled bool
 	// left is what remained.
 	left contract.CapabilitySet
 	what string
@@ -119,20 +123,20 @@ func (h *truth) applied(before, spec *authority.Approval) {
 		return
 	}
 	if keyFor(before) != keyFor(spec) {
-		h.narrow(keyFor(before), before.UID, 0, "it names another installation")
+		h.narrow(keyFor(before), before.UID, spec.Generation, 0, "it names another installation")
 		return
 	}
 	row := h.w.db.row(keyFor(spec))
 	switch {
 	case spec.Revoked && !before.Revoked:
-		h.narrow(keyFor(spec), spec.UID, 0, "a revocation")
+		h.narrow(keyFor(spec), spec.UID, spec.Generation, 0, "a revocation")
 	case row.State == authority.StateActive && (row.Hold == nil || row.Hold.State == authority.StateActive):
 		granted := row.Granted
 		if row.Hold != nil {
 			granted &= row.Hold.Granted
 		}
 		if !spec.Capabilities.Covers(granted) && !spec.Revoked {
-			h.narrow(keyFor(spec), spec.UID, spec.Capabilities, "an edit")
+			h.narrow(keyFor(spec), spec.UID, spec.Generation, spec.Capabilities, "an edit")
 		}
 	}
 }
@@ -140,11 +144,13 @@ func (h *truth) applied(before, spec *authority.Approval) {
 func (h *truth) deleted(a *authority.Approval) {
 	h.index++
 	h.deletedAt[a.UID] = h.index
-	h.narrow(keyFor(a), a.UID, 0, "a deletion")
+	h.narrow(keyFor(a), a.UID, 0, 0, "a deletion")
 }
 
-func (h *truth) narrow(key authority.Key, uid string, left contract.CapabilitySet, what string) {
-	h.narrowed = append(h.narrowed, narrowing{h.index, h.w.now, key, uid, left, what})
+func (h *truth) narrow(key authority.Key, uid string, generation int64, left contract.CapabilitySet, what string) {
+	h.narrowed = append(h.narrowed, narrowing{
+		index: h.index, at: h.w.now, key: key, uid: uid, generation: generation, left: left, what: what,
+	})
 	h.w.deafen()
 }
 
@@ -193,9 +199,29 @@ func (h *truth) workspace() {
 	}
 }
 
-// storeReplaced forgets what the rows of another store had seen.
+// handled is told of a version that a replica has handled, and of the one before.
+// What it took away must be durable by then, unless the row has processed what came
+// later.
+func (h *truth) handled(prev, cur version) {
+	for i := range h.narrowed {
+		n := &h.narrowed[i]
+		if n.uid != cur.uid || prev.uid != cur.uid || cur.spec == nil != (n.generation == 0) ||
+			cur.spec != nil && n.generation != cur.generation {
+			continue
+		}
+		seen := h.w.db.row(n.key).Seen
+		v := h.byName[versionName{seen.UID, seen.Generation}]
+		n.handled = n.handled || h.w.db.bound.ID != "" && (v == nil || v.index < n.index)
+	}
+}
+
+// storeReplaced forgets what the rows of another store had seen, and what was held
+// in them.
 func (h *truth) storeReplaced() {
 	clear(h.seen)
+	for i := range h.narrowed {
+		h.narrowed[i].handled = false
+	}
 	for _, key := range h.w.db.keys {
 		h.sees(key, h.w.db.rows[key].Seen)
 	}
@@ -212,10 +238,11 @@ func (h *truth) sees(key authority.Key, seen authority.Seen) {
 }
 
 // counts tells whether a narrowing is one that the protocol must not miss: of an
-// object that a row has processed. What no process ever saw, no rule closes.
+// object that a row has processed, or that a replica has handled. What no process
+// ever saw, no rule closes.
 func (h *truth) counts(n narrowing, uid string) bool {
 	_, seen := h.seen[seenName{n.key, n.uid}]
-	return seen || n.uid == uid
+	return seen || n.handled || n.uid == uid
 }
 
 // What the replicas do.
@@ -282,9 +309,9 @@ func (h *truth) processes(key authority.Key, r fence.Reading) {
 
 // holds is told of a hold under the lock.
 func (h *truth) holds(_ *txn, row authority.Row, hold authority.Hold) {
-	if hold.UID == "" || h.w.db.bound.ID == "" || row.Seen.Gone {
-		// Whether another object than the one that is gone is newer, nobody can tell:
-		// an act's name may be spent for nothing.
+	if hold.UID == "" || h.w.db.bound.ID == "" || row.Seen.Gone && hold.Cause == authority.CauseApprovalDeleted {
+		// Whether an object that is gone is newer than another one that is, nobody can
+		// tell: an act's name may be spent for nothing.
 		return
 	}
 	processed := 0
@@ -327,6 +354,7 @@ func (h *truth) stored(t *txn, before, after authority.Row) {
 	}
 	plain, recorded := after, event.Row
 	plain.Hold, plain.Starting, plain.Seen, plain.Sum = nil, false, authority.Seen{}, authority.VectorSum{}
+	recorded.ReadAt = time.Time{}
 	recorded.Hold, recorded.Starting, recorded.Seen, recorded.Sum = nil, false, authority.Seen{}, authority.VectorSum{}
 	if plain != recorded {
 		w.fail("event", "the row of revision %d is not its event:\n%+v\n%+v", after.Revision, plain, recorded)
@@ -463,11 +491,7 @@ func (h *truth) allowed(row authority.Row, revision uint64, c contract.Capabilit
 	if grant == nil {
 		w.fail("I7", "%s under revision %d, which nobody granted", what, revision)
 	}
-	// A lease vouches for what its round has compared: a grant that was computed
-	// before a revocation and fenced long after it counts from its fence.
-	late := func(since time.Duration) bool {
-		return since >= 0 && w.now > max(since, h.inForceAt[revisionName{row.Key, revision}])+lease+slack
-	}
+	late := func(since time.Duration) bool { return since >= 0 && w.now > since+lease+slack }
 	for _, n := range h.narrowed {
 		if n.key == row.Key && n.index > grant.index && !n.left.Has(c) && h.counts(n, "") && late(n.at) {
 			w.fail("latency", "%s %s after %s of %s", what, w.now-n.at, n.what, n.uid)
