@@ -54,6 +54,7 @@ The least that a manifest.yaml says:
 Installing grants nothing: a workspace does, with an approval. Installing over an
 installation of the name is an upgrade; it needs the same plugin ID. Packages don't
 say what the plugin can't work without: give --require again with each upgrade.
+To uninstall, delete the PluginInstallation: that revokes every grant, for good.
 
 Exit codes: 0 installed and ready, 1 failed, 2 written and not ready.`,
 		Example: `  # The plugin's own namespace and account come first
