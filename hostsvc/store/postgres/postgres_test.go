@@ -56,6 +56,16 @@ func open(tb testing.TB, dsn string) *postgres.Engine {
 
 func TestStore(t *testing.T) { storetest.Run(t, fresh(start(t))) }
 
+func TestI5_RenewalWaitsForFences(t *testing.T) {
+	storetest.RunRenewalWaitsForFences(t, fresh(start(t))(t), func(tx store.Transaction) (waits bool, err error) {
+		err = tx.Query(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`, func(r store.Row) error {
+			waits = r.Int(0) > 0
+			return nil
+		})
+		return waits, err
+	})
+}
+
 func BenchmarkStore(b *testing.B) { storetest.Bench(b, fresh(start(b))) }
 
 // fresh returns what makes an empty database on a server.

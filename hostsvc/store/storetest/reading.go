@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -132,24 +133,32 @@ func testLateCommitOfReading(t *testing.T, d Database) {
 	w.checkWhole("w", []string{"late"}, []error{err})
 }
 
-// A renewal waits for the fences that are under way: a round that begins after it
-// would else not see a row that says it was fenced before.
-func testRenewalWaitsForFences(t *testing.T, d Database) {
+// RunRenewalWaitsForFences shows that a fence and a renewal of the lease wait for
+// each other: a round that begins after a renewal would else not see a row that
+// says it was fenced before. waits asks, in the transaction of the renewal, whether
+// another one waits for a lock.
+func RunRenewalWaitsForFences(t *testing.T, d Database, waits func(store.Transaction) (bool, error)) {
 	engine := d.Open(t)
 	w := openOn(t, engine)
 	row := w.grant("w")
-	if engine.Writers() == 1 {
-		return // one transaction at a time
-	}
 	renewal, err := engine.Begin(t.Context(), "lease")
 	w.must(err)
-	_, err = renewal.Exec(`UPDATE store SET beat = beat`)
-	w.must(err)
-	to := activeRow(key("w"), row.Revision+1)
-	w.wantErr("a fence during a renewal", w.Fence(t.Context(), w.term, row, to), store.ErrUnavailable)
-	renewal.Rollback()
-	w.must(w.Fence(t.Context(), w.term, row, to))
-	if now := w.row("w"); now.Revision != to.Revision {
-		t.Errorf("the row is %+v", now)
+	end := sync.OnceFunc(renewal.Rollback)
+	defer end()
+	fenced := make(chan error, 1)
+	go func() { fenced <- w.Fence(t.Context(), w.term, row, activeRow(key("w"), row.Revision+1)) }()
+	await(t, "the fence to wait for the renewal", func() bool {
+		waiting, err := waits(renewal)
+		if err != nil {
+			t.Error(err)
+		}
+		return waiting || t.Failed()
+	})
+	select {
+	case err := <-fenced:
+		t.Errorf("a fence ended during a renewal: %v", err)
+	default:
+		end()
+		w.must(<-fenced)
 	}
 }

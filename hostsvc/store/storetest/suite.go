@@ -56,7 +56,6 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"I5_LeaseIsRenewedBesideCommands", testRenewalBesideCommands},
 		{"I5_NoRowBeforeItIsCompared", testUncompared},
 		{"I5_NoCommitAfterTheRowsReading", testLateCommitOfReading},
-		{"I5_RenewalWaitsForFences", testRenewalWaitsForFences},
 		{"I5_StoreEpoch", testStoreEpoch},
 		{"I5_StoreEpochWaitsForWriters", testStoreEpochWaits},
 		{"I3_Claim", testClaim},
