@@ -394,9 +394,9 @@ func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Pla
 		}
 		present := live.Intent.Approval
 		switch {
-		case live.place == nil || *live.place != place || live.Intent.Installation == nil || live.Intent.Workspace == nil:
-			// It doesn't stand where the row's approval stands, or nothing can
-			// stand there: the pass revokes for that.
+		case live.place == nil || *live.place != place || live.Intent.Installation == nil:
+			// It doesn't stand where the row's approval stands, or nothing can ever
+			// stand there again.
 			return false, nil
 		case present != nil && present.UID == row.Seen.UID:
 			// What the row has processed is there: this version is older.

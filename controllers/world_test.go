@@ -274,6 +274,8 @@ func TestI7_WhatIsRevokedBeforeItIsProcessedIsHeld(t *testing.T) {
 		"elsewhere":                              {authority.Seen{}, func(*world) {}, revoked("u", 2), view.Place{Namespace: "other", Name: "plugin"}, false},
 		"under another name":                     {authority.Seen{}, func(*world) {}, revoked("u", 2), view.Place{Namespace: "team", Name: "other"}, false},
 		"of a later object, and it is there":     {processed, func(w *world) { w.approve("u", 2) }, revoked("u", 2), whereItStands, true},
+		"of a later object, label away":          {processed, func(w *world) { w.approve("u", 2); w.unlabel() }, revoked("u", 2), whereItStands, true},
+		"of a later object, uninstalled":         {processed, func(w *world) { w.installation = nil }, revoked("u", 2), whereItStands, false},
 		"of another object, and nothing is left": {processed, func(w *world) { w.approval = nil }, revoked("u", 2), whereItStands, false},
 		"of another object, and the old is back": {processed, func(w *world) { w.approve("a", 3) }, revoked("u", 2), whereItStands, false},
 	} {
