@@ -59,6 +59,7 @@ func TestFlagsNameTheirFault(t *testing.T) {
 		"an argument":           {append(complete, "serve"), "unexpected argument \"serve\""},
 		"an unknown flag":       {append(complete, "--verbose"), "-verbose"},
 		"no place out of a pod": {append(complete, "--kubeconfig=x", "--leader-elect=false"), "--namespace is required"},
+		"no age of receipts":    {append(complete, "--receipt-retention=-1h"), "--receipt-retention: -1h0m0s is no age"},
 		"no time for a lease":   {append(complete, "--lease-duration=10ms"), "--lease-duration: 10ms is less than 1s"},
 		"a place for both":      {append(complete, "--kubeconfig=x", "--leader-election-namespace=n"), ""},
 		"a place of its own":    {append(complete, "--kubeconfig=x", "--namespace=n"), ""},

@@ -43,6 +43,9 @@ const (
 	proofSettle = 3 * time.Second
 	// pruneEvery is how often versions that no list can show any more go.
 	pruneEvery = time.Minute
+	// pruneReceiptsEvery is how often receipts that are too old go: each time cuts
+	// every chain that has any.
+	pruneReceiptsEvery = 24 * time.Hour
 	// rootEvery is how often what moved in the chains is rooted.
 	rootEvery = time.Minute
 	// storeCheck bounds the store's readiness check.
@@ -116,6 +119,9 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	}
 	if err := mgr.Add(pruner(durable, log)); err != nil {
 		return fmt.Errorf("add the pruner: %w", err)
+	}
+	if err := mgr.Add(receiptPruner(durable, s.receiptRetention, pruneReceiptsEvery, log)); err != nil {
+		return fmt.Errorf("add the pruner of receipts: %w", err)
 	}
 	if err := mgr.Add(rooter(durable, rootEvery, log)); err != nil {
 		return fmt.Errorf("add the rooter: %w", err)

@@ -34,6 +34,8 @@ type settings struct {
 	seedFile        string
 	adoptFrom       string
 	eventRetention  time.Duration
+	// receiptRetention is 0 for ever.
+	receiptRetention time.Duration
 
 	grpcListen    string
 	tlsCertFile   string
@@ -63,6 +65,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&s.adoptFrom, "store-adopt-from", "", "`uid` of the kube-system namespace of the cluster whose store this was: take it over; all that was granted there ends")
 	flags.StringVar(&s.seedFile, "seed-file", "", "YAML `file` of workspaces to insert at the start; those that exist are left alone")
 	flags.DurationVar(&s.eventRetention, "event-retention", defaultRetention, "how old an event of authority must be to be pruned from the API once the store has it, a `duration`; 0: only what a workspace has too many of goes")
+	flags.DurationVar(&s.receiptRetention, "receipt-retention", defaultReceiptRetention, "how old a receipt of a call must be to be removed from the store, a `duration`; 0: none is removed")
 	flags.StringVar(&s.grpcListen, "grpc-listen", ":8443", "`address` of the Host, gRPC over TLS")
 	flags.StringVar(&s.tlsCertFile, "tls-cert-file", "", "`file` of the serving certificate, PEM; read again when it changes")
 	flags.StringVar(&s.tlsKeyFile, "tls-key-file", "", "`file` of its private key, PEM")
@@ -105,6 +108,9 @@ func (s *settings) check() error {
 	if s.eventRetention < 0 {
 		return fmt.Errorf("--event-retention: %s is no age", s.eventRetention)
 	}
+	if s.receiptRetention < 0 {
+		return fmt.Errorf("--receipt-retention: %s is no age", s.receiptRetention)
+	}
 	for _, r := range required {
 		if r.value == "" {
 			return fmt.Errorf("--%s is required", r.flag)
@@ -123,6 +129,9 @@ func (s *settings) check() error {
 
 // defaultRetention is 90 days.
 const defaultRetention = 90 * 24 * time.Hour
+
+// defaultReceiptRetention is a year.
+const defaultReceiptRetention = 365 * 24 * time.Hour
 
 // podNamespace is where a pod finds the name of its namespace.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
