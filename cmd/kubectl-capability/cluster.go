@@ -47,7 +47,9 @@ func (t *tool) connect() (*cluster, error) {
 	if err != nil {
 		return nil, noCluster(err)
 	}
-	config.QPS, config.Burst = 50, 100
+	// The API server paces its clients. A pace of our own would fail what waits for
+	// the Host with an error about the pace, when the time to wait is over.
+	config.QPS = -1
 	config.WarningHandler = rest.NewWarningWriter(t.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{

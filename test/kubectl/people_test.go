@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,6 +68,31 @@ func TestReviewSaysWhoElseCouldBeThePlugin(t *testing.T) {
 
 func TestReviewListsWhatNobodyVerified(t *testing.T) {
 	golden(t, "review-unproven-none", both(must(t, 0, world.Ada, "review", "--unproven")))
+}
+
+// A Host that says nothing for as long as somebody waits is told of as that, and
+// not as a failure: what was written stays.
+func TestAHostThatSaysNothingIsToldOf(t *testing.T) {
+	installed(t, "unanswered", readTasks)
+	stopped := everything.Host.PID()
+	if err := syscall.Kill(stopped, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	goOn := sync.OnceFunc(func() {
+		if err := syscall.Kill(stopped, syscall.SIGCONT); err != nil {
+			t.Error(err)
+		}
+	})
+	defer goOn()
+	// An end on a look, and one between two.
+	for _, timeout := range []string{"1s", "1050ms"} {
+		r := must(t, 2, world.Ada, "approve", "unanswered", "-n", "team-a", "--all-declared", "--yes", "--timeout", timeout)
+		if !strings.Contains(r.Stderr, "the Host has not said what became of it") {
+			t.Errorf("it says\n%s", both(r))
+		}
+	}
+	goOn()
+	settled(t, "team-a", "unanswered", "the grant", works(readTasks))
 }
 
 // Who is called at night reads the objects and the history, and needs no right in
