@@ -86,7 +86,8 @@ func TestDiffering_StopsAndTakesNothing(t *testing.T) {
 	// What differed is as it was before anybody could fence.
 	hold, _ = Differing(w.row)
 	w.row.Hold = &hold
-	if w.settle(); w.row.Cause != CauseGateOpened || w.row.Effective(w.now) != before.Granted || w.row.Hold != nil {
+	w.settle()
+	if w.row.Cause != CauseGateOpened || w.row.Effective(w.now) != before.Granted || w.row.Hold != nil {
 		t.Errorf("row %+v", w.row)
 	}
 	// A hold of before that takes away is not lifted by it.

@@ -225,7 +225,8 @@ func (f *fleet) cold(ctx context.Context, n int) (time.Duration, error) {
 				break
 			}
 			version = o.ResourceVersion
-			if see(o); len(ready) == n {
+			see(o)
+			if len(ready) == n {
 				break
 			}
 		}

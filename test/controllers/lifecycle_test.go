@@ -23,7 +23,7 @@ import (
 // realWorld plays the table of lifecycles on the real API server, with the real
 // controllers and store.
 type realWorld struct {
-	ctx context.Context //nolint:containedctx // of one spec, as the table's interface has none
+	ctx context.Context
 	db  *database
 	h   *host
 	*scene

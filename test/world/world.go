@@ -38,8 +38,9 @@ const (
 	pluginAccount   = "sample"
 	pluginPod       = "sample-0"
 
-	// Ada grants in the workspaces, and Grace may, too.
-	Ada   = "ada@example.com"
+	// Ada grants in the workspaces.
+	Ada = "ada@example.com"
+	// Grace may, too.
 	Grace = "grace@example.com"
 )
 
