@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -38,15 +39,24 @@ type database struct {
 	// written are the store epochs in which a row was written as computed: an
 	// older one is Starting.
 	written map[authority.Key]uint64
+	// fenced is when each row was fenced, and read for it.
+	fenced  map[authority.Key]reading
 	journal []entry
 
 	storeEpoch, leaderEpoch, completeEpoch uint64
 	leaseFrom, leaseUntil                  time.Duration
-	beat                                   uint64
+	beat, leaseBeat                        uint64
 	offset                                 time.Duration
 
 	lock locks
 	open []*txn
+}
+
+// reading is the beat at which a row was fenced, and the store's clock when it was
+// read for that.
+type reading struct {
+	beat uint64
+	at   time.Duration
 }
 
 // entry is what the journal says of one command.
@@ -67,14 +77,14 @@ type locks struct {
 func newDatabase(w *world, id string) *database {
 	return &database{
 		w: w, id: id, rows: map[authority.Key]authority.Row{}, dead: map[string]bool{}, distrusted: map[string]int64{},
-		written: map[authority.Key]uint64{}, storeEpoch: 1,
+		written: map[authority.Key]uint64{}, fenced: map[authority.Key]reading{}, storeEpoch: 1,
 	}
 }
 
 func (d *database) clone() *database {
 	c := *d
 	c.rows, c.dead = maps.Clone(d.rows), maps.Clone(d.dead)
-	c.distrusted, c.written = maps.Clone(d.distrusted), maps.Clone(d.written)
+	c.distrusted, c.written, c.fenced = maps.Clone(d.distrusted), maps.Clone(d.written), maps.Clone(d.fenced)
 	c.keys, c.journal = slices.Clone(d.keys), slices.Clone(d.journal)
 	c.lock, c.open = locks{}, nil
 	return &c
@@ -90,6 +100,22 @@ func (d *database) term() fence.Term {
 func (d *database) current() bool {
 	now := d.clock()
 	return d.completeEpoch == d.storeEpoch && now >= d.leaseFrom && now < d.leaseUntil
+}
+
+// vouched is until when the lease vouches for a row: to its end once a round has
+// compared it, and until then as long as one that began when the row was read.
+func (d *database) vouched(key authority.Key) (until time.Duration, ok bool) {
+	r, fenced := d.fenced[key]
+	if !fenced || r.beat < d.leaseBeat || d.w.mutant == mutantUncompared {
+		return d.leaseUntil, true
+	}
+	until = r.at + d.leaseUntil - d.leaseFrom
+	return until, d.clock() >= r.at && d.clock() < until
+}
+
+// leased tells whether a fence is under way, which renewals wait for.
+func (d *database) leased() bool {
+	return slices.ContainsFunc(d.open, func(t *txn) bool { return t.fences })
 }
 
 // row is a committed row as it is read: one that has not been written in this
@@ -116,15 +142,18 @@ type txn struct {
 	a  *actor
 	db *database
 
-	snapshot   *database
-	rows       map[authority.Key]authority.Row
-	order      []authority.Key
-	started    bool // its rows are under the mark
-	entries    []entry
-	others     []func()
-	commands   bool
-	shared     bool
-	term       bool // it holds the leader's lock, shared
+	snapshot *database
+	rows     map[authority.Key]authority.Row
+	order    []authority.Key
+	started  bool // its rows are under the mark
+	entries  []entry
+	others   []func()
+	commands bool
+	shared   bool
+	term     bool // it holds the leader's lock, shared
+	fences   bool // it holds the lease's lock, shared
+	// until is when what its commands rely on ends.
+	until      time.Duration
 	dead       bool
 	autocommit bool
 	// overtaken counts the commands that got the lock while this waited for it.
@@ -135,7 +164,7 @@ type txn struct {
 }
 
 func (d *database) begin(p *process, a *actor, urgent bool) *txn {
-	t := &txn{p: p, a: a, db: d, statement: d.w.now, urgent: urgent, begun: d.w.truth.tick()}
+	t := &txn{p: p, a: a, db: d, until: math.MaxInt64, statement: d.w.now, urgent: urgent, begun: d.w.truth.tick()}
 	d.open = append(d.open, t)
 	return t
 }
@@ -238,8 +267,14 @@ func (t *txn) put(row authority.Row) {
 	if _, ok := t.rows[row.Key]; !ok {
 		t.order = append(t.order, row.Key)
 	}
-	row.Sum = row.Vector.Sum()
+	row.Sum, row.ReadAt = row.Vector.Sum(), time.Time{}
 	t.rows[row.Key] = row
+}
+
+// reads notes when a row that is fenced had been read.
+func (t *txn) reads(key authority.Key, at time.Time) {
+	db, r := t.db, reading{t.db.beat, at.Sub(epoch)}
+	t.others = append(t.others, func() { db.fenced[key] = r })
 }
 
 func (t *txn) checkTerm(term fence.Term) error {
@@ -302,7 +337,7 @@ func (t *txn) commit() error {
 		if err := t.at("the lease, before COMMIT"); err != nil {
 			return err
 		}
-		if !d.current() {
+		if !d.current() || d.clock() >= t.until {
 			return errNotInTime
 		}
 	}
@@ -382,6 +417,10 @@ func (c *commandTx) AuthorityRow(key authority.Key) (*authority.Row, error) {
 	}
 	if row.Revision == 0 {
 		return nil, nil //nolint:nilnil // the port's "no row"
+	}
+	until, vouched := c.t.db.vouched(key)
+	if row.Uncompared = !vouched; vouched {
+		c.t.until = min(c.t.until, until)
 	}
 	return &row, nil
 }

@@ -86,6 +86,8 @@ func (s *snapshot) AuthorityRow(key authority.Key) (*authority.Row, error) {
 	if row.Revision == 0 {
 		return nil, nil //nolint:nilnil // the port's "no row"
 	}
+	_, vouched := s.db.vouched(key)
+	row.Uncompared = !vouched
 	return &row, nil
 }
 func (s *snapshot) Current() bool      { return s.current }

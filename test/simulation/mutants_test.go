@@ -39,6 +39,8 @@ const (
 	mutantRoundReadsFirst    mutant = "round that reads before t0"
 	mutantNoStoreEpoch       mutant = "store epoch not compared"
 	mutantNoBeat             mutant = "beat not compared"
+	mutantDiffersUnheld      mutant = "row that differs not held"
+	mutantUncompared         mutant = "a row that no round has compared"
 )
 
 var mutants = []mutant{
@@ -46,7 +48,7 @@ var mutants = []mutant{
 	mutantRepeatableRead, mutantNoLeaderEpoch, mutantActOutside, mutantEventCompared, mutantHoldIsFlag, mutantLaggingHold,
 	mutantOvertakes, mutantStartIsAct, mutantObjectsFirst, mutantHoldNotCompared, mutantRowNarrower, mutantArmed,
 	mutantUnclipped, mutantPredictable, mutantCallerContext, mutantEvicted, mutantLeaseUnchecked, mutantRoundReadsFirst,
-	mutantNoStoreEpoch, mutantNoBeat,
+	mutantNoStoreEpoch, mutantNoBeat, mutantDiffersUnheld, mutantUncompared,
 }
 
 // adjust draws the kind of schedule that a mistake needs to matter at all; what
@@ -61,6 +63,12 @@ func (m mutant) adjust(p profile, rng *rand.Rand) profile {
 		p.writers, p.calls, p.grants = true, 40, true
 	case mutantRoundReadsFirst:
 		p.deaf, p.grants, p.restores, p.pace, p.turns, p.calls, p.people, p.faults = true, true, false, time.Second, 250, 12, 3, 1
+	case mutantDiffersUnheld:
+		p.stuck, p.grants, p.settled, p.restores, p.deaf, p.writers, p.tokens = true, true, true, false, false, false, false
+		p.pace, p.turns, p.calls, p.people, p.faults, p.watches = time.Second, 250, 12, 2, 0, 1
+	case mutantUncompared:
+		p.stalls, p.grants, p.restores, p.deaf, p.settled = true, true, false, false, false
+		p.turns, p.calls, p.people, p.faults, p.leap = 400, 30, 1, 0, 2*time.Second
 	case mutantLeaseUnchecked:
 		p.deaf, p.grants, p.restores, p.pace, p.turns, p.calls, p.people, p.faults = true, true, false, 700*time.Millisecond, 120, 15, 2, 0
 		p.clients, p.watches, p.writers, p.settled, p.tokens, p.harsh = 4, 5, true, true, false, true

@@ -52,6 +52,9 @@ func (w *world) somebody() {
 	if w.profile.harsh {
 		does = [...]int{6, 11, 15}[does%3]
 	}
+	if w.profile.stuck {
+		does = 25
+	}
 	switch does {
 	case 0, 1, 2, 3:
 		w.api.put(w.draft(readTasks | writeTasks))

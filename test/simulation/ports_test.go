@@ -295,6 +295,7 @@ func (c *ports) Row(_ context.Context, key authority.Key) (authority.Row, error)
 		row = believed
 	}
 	row = w.mutant.misreadRow(c, row)
+	row.ReadAt = epoch.Add(w.db.clock())
 	c.row = row
 	return row, nil
 }
@@ -315,12 +316,12 @@ func (c *ports) Hold(_ context.Context, from authority.Row, hold authority.Hold)
 			return err
 		}
 		row := t.row(from.Key)
-		if row.Revision != from.Revision || hold.UID != row.Seen.UID && row.Seen != from.Seen {
-			return fmt.Errorf("the row is at revision %d: %w", row.Revision, fence.ErrOvertaken)
-		}
 		held = row
 		if processed(row.Seen, hold) {
 			return nil
+		}
+		if row.Revision != from.Revision || row.Seen != from.Seen {
+			return fmt.Errorf("the row is at revision %d: %w", row.Revision, fence.ErrOvertaken)
 		}
 		merged := row.Hold.Merge(hold)
 		if merged.Equal(row.Hold) {
@@ -345,6 +346,7 @@ func (c *ports) Hold(_ context.Context, from authority.Row, hold authority.Hold)
 	if err != nil {
 		return authority.Row{}, err
 	}
+	held.ReadAt = from.ReadAt
 	return held, nil
 }
 
@@ -378,6 +380,15 @@ func (c *ports) Fence(ctx context.Context, term fence.Term, from, to authority.R
 		}
 	default:
 	}
+	if w.profile.stalls && w.chance(300) {
+		for _, p := range w.procs {
+			p.frozen[approvals] = true
+		}
+		w.edit(func(a *authority.Approval) { a.Revoked = true })
+		w.log(c.a.name, "stands still")
+		again := w.now + lease + slack
+		c.a.until(func() bool { return w.calm || w.now >= again })
+	}
 	return c.p.do(c.a, true, func(t *txn) error {
 		current, err := t.overtake(term, from)
 		if err != nil {
@@ -388,7 +399,9 @@ func (c *ports) Fence(ctx context.Context, term fence.Term, from, to authority.R
 		}
 		next := to
 		next.Seen = current.Seen.Later(to.Seen)
+		t.fences = true
 		t.put(next)
+		t.reads(next.Key, from.ReadAt)
 		w.truth.fences(t, term)
 		return nil
 	})

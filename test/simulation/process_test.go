@@ -333,7 +333,7 @@ func (c *ports) handleFor(key authority.Key, prev, cur version) (held bool, err 
 		}
 		present := live.Intent.Approval
 		switch {
-		case live.Intent.Installation == nil || live.Intent.Workspace == nil:
+		case live.Intent.Installation == nil || c.p.w.db.bound.ID == "" || c.p.w.api.namespace.uid != c.p.w.db.bound.NamespaceUID:
 			return false, nil
 		case present != nil && present.UID == row.Seen.UID:
 			return false, nil
@@ -719,7 +719,7 @@ func (c *ports) compareLive(key authority.Key) error {
 	}
 	holds := authority.Narrowings(row, in)
 	if len(holds) == 0 && row.State == authority.StateActive && row.Gates == 0 && !row.Starting && row.Hold == nil &&
-		(unwatched || differing(row, in)) {
+		(unwatched || differing(row, in)) && c.p.w.mutant != mutantDiffersUnheld {
 		// A row that differs is held, also where a gate closes and nothing narrows: a
 		// hold that takes nothing away stops its calls until the next fence. One that
 		// a pass is about to move is compared again.

@@ -43,7 +43,6 @@ type truth struct {
 	used           map[manifest]bool
 	seen           map[seenName]int64
 	inForce        map[revisionName]string
-	inForceAt      map[revisionName]time.Duration
 	highest        map[authority.Key]uint64
 	shown          map[authority.Key]uint64
 	ops            []*operation
@@ -100,7 +99,7 @@ func newTruth(w *world) truth {
 		w: w, byName: map[versionName]*applied{}, first: map[manifest]int{}, deletedAt: map[string]int{},
 		uninstalledAt: -1, lostAt: -1, suspendedAt: -1, lacks: map[contract.Capability]time.Duration{},
 		made: map[string]made{}, actAt: map[string]int{"": 0}, actFrom: map[string]int{}, used: map[manifest]bool{}, seen: map[seenName]int64{},
-		inForce: map[revisionName]string{}, inForceAt: map[revisionName]time.Duration{}, highest: map[authority.Key]uint64{}, shown: map[authority.Key]uint64{},
+		inForce: map[revisionName]string{}, highest: map[authority.Key]uint64{}, shown: map[authority.Key]uint64{},
 		committedOps: map[string]int{}, pod: "pod-1",
 	}
 }
@@ -368,9 +367,6 @@ func (h *truth) stored(t *txn, before, after authority.Row) {
 		w.fail("I3", "revision %d comes after %d", after.Revision, h.highest[key])
 	case !t.started && after.Revision != before.Revision+1:
 		w.fail("I3", "a fence from revision %d to %d", before.Revision, after.Revision)
-	}
-	if !known || t.started {
-		h.inForceAt[name] = w.now
 	}
 	h.inForce[name] = after.EventHash
 	h.highest[key] = max(h.highest[key], after.Revision)
@@ -803,7 +799,7 @@ func (h *truth) losesNothing(row authority.Row) {
 
 // unlucky tells whether a revision since the grant took it away by a rule that
 // rather loses a grant than a revocation: a hold of the version that granted, or of
-// one before it, that was set between the grant's event and its fence; or a replica
+// one before it, that was set between the grant's event and its fence; or a leader
 // that had not watched two edits.
 func (h *truth) unlucky(row authority.Row, grant *applied) bool {
 	for revision := row.Revision; revision > 0; revision-- {

@@ -63,6 +63,12 @@ type profile struct {
 	harsh bool
 	// deaf: the API server goes away as soon as a human has narrowed something.
 	deaf bool
+	// stuck: once it is at rest no event can be made and no watch shows anything, and
+	// humans suspend.
+	stuck bool
+	// stalls: a pass may stand still before its fence, longer than a lease lasts,
+	// while its approval is revoked and no watch shows it.
+	stalls bool
 	// clients is how many plugins call each replica, calls how often each does.
 	clients, calls int
 	// pace is how long a turn takes at most, leap how far time goes on in a turn
@@ -133,6 +139,7 @@ func newWorld(seed uint64, m mutant, ts *threads) *world {
 func worldFor(seed uint64, m mutant, ts *threads) *world {
 	w := &world{threads: ts, seed: seed, rng: rand.New(rand.NewPCG(seed, 0x5eed))}
 	w.profile = draw(w.rng)
+	w.profile.stalls = m == "" && seed%12 == 0
 	if m != "" {
 		w.profile = m.adjust(w.profile, w.rng)
 	}
@@ -415,6 +422,12 @@ func (w *world) begin() {
 		}
 		w.rest()
 		w.calm, w.closed = false, false
+	}
+	if w.profile.stuck {
+		w.api.refuseEvents = true
+		for _, p := range w.procs {
+			p.frozen = [kinds]bool{true, true, true, true, true}
+		}
 	}
 }
 
