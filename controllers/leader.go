@@ -28,7 +28,9 @@ type leader struct {
 	schemas  *schemas
 	// all asks for a pass of every row.
 	all func(context.Context) error
-	log logr.Logger
+	// beginIn is told the store and its epoch that a term begins in.
+	beginIn func(storeEpoch)
+	log     logr.Logger
 
 	mu   sync.Mutex
 	term fence.Term
@@ -88,6 +90,15 @@ func (l *leader) lead(ctx context.Context) error {
 	if err := retry(ctx, l.log, "Beginning a term", func(ctx context.Context) (err error) {
 		term, err = l.store.Lead(ctx)
 		return err
+	}); err != nil {
+		return err
+	}
+	if err := retry(ctx, l.log, "Reading which store the term is in", func(ctx context.Context) error {
+		round, err := l.store.BeginRound(ctx)
+		if err == nil {
+			l.beginIn(storeEpoch{round.StoreID, term.StoreEpoch})
+		}
+		return err //nolint:wrapcheck // retry says what it is of
 	}); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -10,44 +9,54 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/fence"
 )
 
-// inTerm is a store in which a term is in force.
-type inTerm struct {
-	Store
-	term fence.Term
+// electing is a store whose terms begin in an epoch.
+type electing struct {
+	*ledgerOf
+	epoch    uint64
+	complete func()
 }
 
-func (s inTerm) Term(context.Context) (fence.Term, error) { return s.term, nil }
+func (e *electing) BeginRound(context.Context) (Round, error) {
+	return Round{StoreID: "s", StoreEpoch: e.epoch}, nil
+}
 
-// A process that is between two terms of its own has not been deposed.
-func TestLeader_EndsTheProcessOnlyWhereAnotherOneLeads(t *testing.T) {
-	mine, newer := fence.Term{StoreEpoch: 1, LeaderEpoch: 1}, fence.Term{StoreEpoch: 2, LeaderEpoch: 2}
-	for name, c := range map[string]struct {
-		mine, inForce fence.Term
-		want          error
-		deposed       bool
-	}{
-		"it leads":                             {mine, mine, nil, false},
-		"another one leads":                    {mine, newer, fence.ErrDeposed, true},
-		"it has resigned":                      {fence.Term{}, mine, errNoTerm, false},
-		"it has resigned and begins its next":  {fence.Term{}, newer, errNoTerm, false},
-		"it has resigned, and nobody ever led": {fence.Term{}, fence.Term{}, errNoTerm, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newLeader(inTerm{term: c.inForce}, nil, nil, nil, nil, nil, logr.Discard())
-			l.term = c.mine
-			if err := l.current(t.Context()); !errors.Is(err, c.want) {
-				t.Errorf("got %v, want %v", err, c.want)
+func (e *electing) Lead(context.Context) (fence.Term, error) {
+	return fence.Term{StoreEpoch: e.epoch, LeaderEpoch: 1}, nil
+}
+
+func (e *electing) Complete(context.Context, fence.Term) error {
+	e.complete()
+	return nil
+}
+
+// A process that leads again in another epoch of the store has watched nothing of
+// what the rows have: its holds are gone.
+func TestI7_ATermInAnotherEpochBeginsTheHistoryAnew(t *testing.T) {
+	w := newWorld(t)
+	c := w.cluster()
+	watch := newWatch(c.view, nil, c, c.bindings, logr.Discard())
+	defer watch.queue.ShutDown()
+	s := &electing{ledgerOf: &ledgerOf{w: w}, epoch: 1}
+	l := newLeader(s, &events{live: w}, c.bindings, c.view, &marks{live: w, namespace: "host"}, nil, logr.Discard())
+	l.all = func(context.Context) error { return nil }
+	l.beginIn = watch.beginIn
+	watch.beginIn(storeEpoch{"s", 1})
+	watch.deliver(seen("a", 1), seen("a", 2), seen("a", 3))
+	object := fence.Object{Namespace: somewhere.Namespace, Name: somewhere.Name, UID: "a"}
+	for _, term := range []struct {
+		epoch uint64
+		from  int64
+	}{{1, 1}, {2, 3}} {
+		s.epoch = term.epoch
+		s.complete = func() {
+			watch.deliver()
+			if from, err := watch.WatchedFrom(t.Context(), object, 3); err != nil || from != term.from {
+				t.Errorf("epoch %d: watched from %d (%v), want %d", term.epoch, from, err, term.from)
 			}
-			select {
-			case err := <-l.deposed:
-				if !c.deposed {
-					t.Errorf("the process ends: %v", err)
-				}
-			default:
-				if c.deposed {
-					t.Error("the process goes on")
-				}
-			}
-		})
+		}
+		if err := l.lead(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.resign()
 	}
 }

@@ -156,6 +156,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	lead := newLeader(o.Store, history, bound, o.View, stores, known, log.WithName("leader"))
+	lead.beginIn = approvals.beginIn
 	notes := newRecorder(history, writer, o.View, o.Now, log.WithName("recorder"))
 	status.told = notes.status
 	admitted := newProof(together, writer, o.Store, lead, o.Namespace, o.ProofSettle, log.WithName("proof"))

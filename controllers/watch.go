@@ -52,6 +52,8 @@ type watch struct {
 
 	mu      sync.Mutex
 	objects map[view.Place]*watched
+	// holds is the store and its epoch that the holds of what was handled are in.
+	holds storeEpoch
 	// handled is closed and replaced whenever a version has been handled.
 	handled chan struct{}
 }
@@ -69,6 +71,12 @@ type watched struct {
 	// anew is the newest generation that was handled and is of a write that does
 	// more than narrow or confirm, as far as the one before it was handled too.
 	anew int64
+}
+
+// storeEpoch names an epoch of a store.
+type storeEpoch struct {
+	storeID string
+	epoch   uint64
 }
 
 // version is one version of an approval object; spec is nil when it is gone.
@@ -156,8 +164,33 @@ func (w *watch) append(place view.Place, seen version) bool {
 	return true
 }
 
+// beginIn makes the history begin anew unless it is of this very epoch of the
+// store: in another store the holds of what was handled are gone, so nothing counts
+// as handled but, once it is handled again, what stands there now.
+func (w *watch) beginIn(in storeEpoch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.holds == in {
+		return
+	}
+	w.holds = in
+	for place, object := range w.objects {
+		w.objects[place] = &watched{newest: object.newest, pending: []version{object.newest}}
+		w.queue.Add(place)
+	}
+}
+
 // Start handles versions until ctx ends; it implements manager.Runnable.
 func (w *watch) Start(ctx context.Context) error {
+	if err := retry(ctx, w.log, "Reading which store holds what is handled", func(ctx context.Context) error {
+		round, err := w.cluster.store.BeginRound(ctx)
+		if err == nil {
+			w.beginIn(storeEpoch{round.StoreID, round.StoreEpoch})
+		}
+		return err //nolint:wrapcheck // retry says what it is of
+	}); err != nil {
+		return nil // the process ends
+	}
 	var workers sync.WaitGroup
 	for range watchWorkers {
 		workers.Go(func() {
@@ -188,19 +221,19 @@ func (w *watch) handleNext(ctx context.Context) bool {
 		return true
 	}
 	for {
-		prev, cur, ok := w.next(place)
+		object, cur, ok := w.next(place)
 		if !ok {
 			w.queue.Forget(place)
 			return true
 		}
-		if err := w.handle(ctx, place, prev, cur); err != nil {
+		if err := w.handle(ctx, place, object.last, cur); err != nil {
 			if ctx.Err() == nil {
 				w.log.Error(err, "A version of an approval waits", "namespace", place.Namespace, "name", place.Name, "generation", cur.generation)
 			}
 			w.queue.AddRateLimited(place)
 			return true
 		}
-		w.done(place, cur)
+		w.done(place, object, cur)
 	}
 }
 
@@ -219,21 +252,26 @@ func (w *watch) findBinding(ctx context.Context, place view.Place) error {
 	return err
 }
 
-func (w *watch) next(place view.Place) (prev, cur version, ok bool) {
+// next returns the version of a place to handle, and what is known of its object.
+// Only who handles a place changes what was handled last.
+func (w *watch) next(place view.Place) (object *watched, cur version, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	object := w.objects[place]
+	object = w.objects[place]
 	if object == nil || len(object.pending) == 0 {
-		return version{}, version{}, false
+		return nil, version{}, false
 	}
-	return object.last, object.pending[0], true
+	return object, object.pending[0], true
 }
 
-// done records that cur was handled, which is what fence.History speaks of.
-func (w *watch) done(place view.Place, cur version) {
+// done records that cur was handled, which is what fence.History speaks of. It
+// doesn't count where the history has begun anew meanwhile.
+func (w *watch) done(place view.Place, object *watched, cur version) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	object := w.objects[place]
+	if w.objects[place] != object {
+		return
+	}
 	if i := slices.Index(object.pending, cur); i >= 0 {
 		// Versions before it were dropped for want of room, or it is the first.
 		object.pending = slices.Delete(object.pending, 0, i+1)

@@ -33,11 +33,11 @@ func (w *watch) deliver(versions ...version) {
 		w.append(somewhere, v)
 	}
 	for {
-		_, cur, ok := w.next(somewhere)
+		object, cur, ok := w.next(somewhere)
 		if !ok {
 			return
 		}
-		w.done(somewhere, cur)
+		w.done(somewhere, object, cur)
 	}
 }
 
@@ -175,4 +175,37 @@ func TestHistoryWaitsForTheWatch(t *testing.T) {
 			t.Errorf("with a cancelled context: %v", err)
 		}
 	})
+}
+
+func TestI7_AnotherStoreOrEpochKnowsNothingOfWhatWasHandled(t *testing.T) {
+	object := fence.Object{Namespace: somewhere.Namespace, Name: somewhere.Name, UID: "a"}
+	first := storeEpoch{"s", 1}
+	for name, c := range map[string]struct {
+		in   storeEpoch
+		from int64
+	}{
+		"the same":      {first, 1},
+		"another epoch": {storeEpoch{"s", 2}, 3},
+		"another store": {storeEpoch{"t", 1}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := quietWatch()
+				defer w.queue.ShutDown()
+				w.beginIn(first)
+				w.deliver(seen("a", 1), seen("a", 2))
+				w.append(somewhere, seen("a", 3))
+				handled, cur, _ := w.next(somewhere)
+				w.beginIn(c.in)
+				w.done(somewhere, handled, cur)
+				if from, err := w.WatchedFrom(t.Context(), object, 3); err != nil || from != 1 && c.from == 1 || from != 0 && c.from != 1 {
+					t.Errorf("a version that was being handled: watched from %d (%v)", from, err)
+				}
+				w.deliver()
+				if from, err := w.WatchedFrom(t.Context(), object, 3); err != nil || from != c.from {
+					t.Errorf("watched from %d (%v), want %d", from, err, c.from)
+				}
+			})
+		})
+	}
 }
