@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
@@ -188,6 +189,24 @@ var _ = Describe("I6: what was revoked is refused", func() {
 		suspended.converged(ctx, h, gated(v1alpha1.GateSuspended))
 		replaced.converged(ctx, h, gated(v1alpha1.GatePrincipalChanged))
 		Eventually(func() string { return story(ctx, unlabelled.key(ctx))[1] }).Should(Equal("Revoke WorkspaceRemoved"))
+	})
+
+	It("while every watch is frozen and no event can be made: a suspension, by the next round, and it costs one revision", func(ctx SpecContext) {
+		h := start(newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, writeTasks)
+		s.allowed(ctx, h)
+		stop := refuseWrites(ctx, "plugincapabilityapprovalevents", "false")
+		Eventually(func() error { return powerful.Create(ctx, forgery(ctx, s.key(ctx)), client.DryRunAll) }).Should(MatchError(ContainSubstring("in the way")))
+		h.wire.freeze()
+		o := s.installation(ctx)
+		o.Spec.Suspend = true
+		Expect(api.Update(ctx, o)).To(Succeed())
+		s.latency(ctx, "frozen watch, no events, suspended", life+slack, h)
+		Expect(story(ctx, s.key(ctx))).To(Equal([]string{"Grant Human"}))
+		stop()
+		s.converged(ctx, h, gated(v1alpha1.GateSuspended))
+		Expect(story(ctx, s.key(ctx))).To(Equal([]string{"Grant Human", "Narrow Suspended"}))
 	})
 
 	It("while the API server is away: everything, once the lease has run out; and it comes back by itself", func(ctx SpecContext) {
