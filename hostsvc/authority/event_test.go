@@ -42,6 +42,7 @@ func TestEvent_DigestCoversEveryField(t *testing.T) {
 	derived := map[string]bool{
 		"DecisionDigest": true, "PreviousHash": true, // tested below
 		"Row.Hold": true, "Row.Starting": true, // no part of the record
+		"Row.ReadAt": true, "Row.Uncompared": true, // of one reading of the row
 		"Row.Sum": true, "Row.EventHash": true, // recomputed by Rebuilt
 		"Applied.Mixed": true, // of use only until an event has applied the hold
 	}
