@@ -64,7 +64,7 @@ func (r *rounds) compare(ctx context.Context) error {
 		return fmt.Errorf("list the rows: %w", err)
 	}
 	c := &comparison{
-		rounds: r, now: r.now(), patience: time.Now().Add(min(historyWait, r.life/4)),
+		rounds: r, now: r.now(), patience: time.Now().Add(min(historyWait, r.life/3)),
 		fetched: map[view.Place]*authority.Approval{}, unreadable: map[view.Place]version{},
 	}
 	if err := c.read(ctx); err != nil {

@@ -98,7 +98,7 @@ func (l *leader) lead(ctx context.Context) error {
 		if err == nil {
 			l.beginIn(storeEpoch{round.StoreID, term.StoreEpoch})
 		}
-		return err //nolint:wrapcheck // retry says what it is of
+		return err
 	}); err != nil {
 		return err
 	}

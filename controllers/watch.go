@@ -187,9 +187,9 @@ func (w *watch) Start(ctx context.Context) error {
 		if err == nil {
 			w.beginIn(storeEpoch{round.StoreID, round.StoreEpoch})
 		}
-		return err //nolint:wrapcheck // retry says what it is of
-	}); err != nil {
-		return nil // the process ends
+		return err
+	}); err != nil && ctx.Err() == nil {
+		return err
 	}
 	var workers sync.WaitGroup
 	for range watchWorkers {
