@@ -98,12 +98,14 @@ func (w *demo) handOver() {
   bin/sample-plugin context
   bin/sample-plugin list --workspace team-a
 
-  # grant to the installation of now: the file holds its ID, its digest and the act
-  kubectl apply --server-side --force-conflicts -f %s
-  # take it away
-  kubectl patch pca %s -n team-a --type=merge -p '{"spec":{"state":"Revoked","changedBy":"you","reason":"Tried it."}}'
+  # what the installation of now asks for, granted by Ada, and taken away by Grace
+  export PATH=$PWD/bin:$PATH                  # kubectl capability, and its help
+  kubectl capability review %s -n team-a --as %s
+  kubectl apply --server-side --force-conflicts --as %s -f %s
+  kubectl capability revoke %s -n team-a --as %s --reason 'Tried it.'
 
 The log of plugin-host: %s
 Ctrl-C ends and removes everything.
-`, w.Kubeconfig, w.Kubectl, world.Plugin, strings.Join(w.PluginEnv(), " "), w.Path("next-approval.yaml"), world.Plugin, w.Host.Log)
+`, w.Kubeconfig, w.Kubectl, world.Plugin, strings.Join(w.PluginEnv(), " "), world.Plugin, world.Ada, world.Ada, w.Path("next-approval.yaml"),
+		world.Plugin, world.Grace, w.Host.Log)
 }
