@@ -217,14 +217,17 @@ func newManager(s settings, cluster *rest.Config, shown metricsserver.Options, l
 	if err := controllers.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
+	renew := s.leaderLease * 2 / 3
+	lease, err := s.leaderLock(cluster, renew)
+	if err != nil {
+		return nil, err
+	}
 	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()), Cache: controllers.CacheOptions(),
 		Metrics:                shown,
 		HealthProbeBindAddress: s.healthListen,
-		LeaderElection:         s.leaderElect, LeaderElectionID: leaderElectionID,
-		LeaderElectionNamespace: s.leaderElectionNamespace,
-		LeaseDuration:           &s.leaderLease, RenewDeadline: new(s.leaderLease * 2 / 3), RetryPeriod: new(s.leaderLease * 2 / 15),
-		LeaderElectionConfig: ownConnections(cluster),
+		LeaderElection:         s.leaderElect, LeaderElectionID: leaderElectionID, LeaderElectionResourceLockInterface: lease,
+		LeaseDuration: &s.leaderLease, RenewDeadline: &renew, RetryPeriod: new(s.leaderLease * 2 / 15),
 		// The process ends when the manager does, and fences check the term.
 		LeaderElectionReleaseOnCancel: true,
 	})
