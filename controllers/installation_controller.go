@@ -59,6 +59,9 @@ func (r *installationReconciler) Reconcile(ctx context.Context, request reconcil
 		if _, err := r.proof.await(ctx); err != nil {
 			return reconcile.Result{}, err
 		}
+		if r.proof.arriving() {
+			return reconcile.Result{RequeueAfter: proofRetry / 4}, nil
+		}
 	}
 	lost, err := r.register(ctx, object)
 	if err != nil {

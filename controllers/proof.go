@@ -36,6 +36,10 @@ const (
 	// proofPatience is how many attempts in a row may stay without an answer before
 	// what they ask counts as not so.
 	proofPatience = 3
+	// proofArrival is how many attempts in a row may find policies that this
+	// process has never seen in force not to be so yet, and be taken for policies
+	// that were installed a moment ago.
+	proofArrival = 5
 )
 
 // proof tells whether the admission policies are in force (WideningProven): only
@@ -80,6 +84,9 @@ type proof struct {
 	silent int
 
 	mu sync.Mutex
+	// arrived: they were in force once. losses counts the attempts before that.
+	arrived bool
+	losses  int
 	standing
 	// known is closed while the state is known.
 	known chan struct{}
@@ -337,6 +344,14 @@ func (p *proof) lose(ctx context.Context, policy, why string) {
 	p.publish(ctx, policy, standing{state: proofLost, why: why})
 }
 
+// arriving tells whether the policies may just have been installed together with
+// us: an API server enforces them about a second after they were written.
+func (p *proof) arriving() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.arrived && p.losses < proofArrival
+}
+
 // leads returns the term of this process, if it leads.
 func (p *proof) leads() (fence.Term, bool) {
 	term, leading := p.leader.state()
@@ -368,6 +383,13 @@ func (p *proof) lapse(ctx context.Context, term fence.Term) error {
 func (p *proof) publish(ctx context.Context, policy string, next standing) {
 	_, leading := p.leads()
 	p.mu.Lock()
+	switch next.state {
+	case proofHeld:
+		p.arrived = true
+	case proofLost:
+		p.losses++
+	default:
+	}
 	was := p.told
 	if leading && next.state != proofUnknown {
 		p.told = next.state
