@@ -240,26 +240,6 @@ func (c *comparison) speaksOfAnother(key authority.Key, place view.Place, seen v
 	return true
 }
 
-// gatesAround are the gates that the objects around an approval close.
-func gatesAround(in authority.Intent) authority.Gates {
-	var gates authority.Gates
-	for _, g := range []struct {
-		closed bool
-		gate   authority.Gates
-	}{
-		{in.Installation.Suspended, authority.GateSuspended},
-		{in.Installation.ServiceAccountConflict, authority.GateServiceAccountConflict},
-		{in.Workspace.Conflict, authority.GateWorkspaceConflict},
-		{in.Installation.HostVersionUnsupported, authority.GateHostVersionUnsupported},
-		{in.Installation.PrincipalChanged, authority.GatePrincipalChanged},
-	} {
-		if g.closed {
-			gates |= g.gate
-		}
-	}
-	return gates
-}
-
 // differs holds what the row allows beyond the objects, and asks for a pass.
 func (c *comparison) differs(ctx context.Context, row authority.Row, in authority.Intent, place *view.Place) error {
 	held, err := c.hold(ctx, row, in, place)
@@ -439,7 +419,7 @@ func allows(row authority.Row) bool {
 func differing(row authority.Row, in authority.Intent) bool {
 	return in.Installation != nil && in.Workspace != nil && row.Revision > 0 &&
 		(authority.VectorOf(in.Installation, in.Workspace, in.Policy).Sum() != row.Sum ||
-			gatesAround(in) != row.Gates&^authority.GateRequiredCapabilityUnavailable)
+			in.GatesAround() != row.Gates&^authority.GateRequiredCapabilityUnavailable)
 }
 
 // moves asks for the pass that takes in what differs, and waits for it in the time

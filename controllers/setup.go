@@ -139,7 +139,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	together := newShared(live)
 	policy := &policies{live: together, builtIn: o.Policy}
 	objects := &cluster{live: together, store: o.Store, view: o.View, bindings: bound, policies: policy}
-	status := newStatuses(live, writer, o.Now)
+	status := newStatuses(writer, o.Now)
 	history := &events{live: live, writer: writer}
 	stores := &marks{live: live, writer: writer, namespace: o.Namespace}
 

@@ -34,7 +34,6 @@ const maxInactive = 64
 // statuses writes status by server-side apply, bound to the version that it was
 // computed from. It implements fence.Status.
 type statuses struct {
-	live   client.Reader
 	writer client.Client
 	now    func() time.Time
 	// doubt says why nobody has checked a version of an approval.
@@ -47,9 +46,9 @@ type statuses struct {
 	written map[types.UID][sha256.Size]byte
 }
 
-func newStatuses(live client.Reader, writer client.Client, now func() time.Time) *statuses {
+func newStatuses(writer client.Client, now func() time.Time) *statuses {
 	return &statuses{
-		live: live, writer: writer, now: now, written: map[types.UID][sha256.Size]byte{},
+		writer: writer, now: now, written: map[types.UID][sha256.Size]byte{},
 		doubt: func(string, int64) string { return doubtAlways }, told: func(client.Object, []metav1.Condition, []metav1.Condition) {},
 	}
 }

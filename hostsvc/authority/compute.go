@@ -323,22 +323,10 @@ func (c *computation) applyGates() {
 	if installation == nil || c.in.Workspace == nil || (c.next.Revision == 0 && !c.moved) {
 		return
 	}
-	var gates Gates
-	for _, g := range []struct {
-		closed bool
-		gate   Gates
-	}{
-		{installation.Suspended, GateSuspended},
-		{installation.ServiceAccountConflict, GateServiceAccountConflict},
-		{c.in.Workspace.Conflict, GateWorkspaceConflict},
-		{installation.HostVersionUnsupported, GateHostVersionUnsupported},
-		{installation.PrincipalChanged, GatePrincipalChanged},
-		// From the grant alone, other gates aside, or it would latch itself.
-		{c.next.State == StateActive && !c.next.Granted.Covers(c.next.Required), GateRequiredCapabilityUnavailable},
-	} {
-		if g.closed {
-			gates |= g.gate
-		}
+	gates := c.in.GatesAround()
+	// From the grant alone, other gates aside, or it would latch itself.
+	if c.next.State == StateActive && !c.next.Granted.Covers(c.next.Required) {
+		gates |= GateRequiredCapabilityUnavailable
 	}
 	closed, opened := gates&^c.row.Gates, c.row.Gates&^gates
 	c.next.Gates = gates

@@ -154,6 +154,27 @@ func (in Intent) speaking(key Key) *Approval {
 	return in.Approval
 }
 
+// GatesAround are the gates that the objects around an approval close. There
+// must be an installation and a workspace.
+func (in Intent) GatesAround() Gates {
+	var gates Gates
+	for _, g := range []struct {
+		closed bool
+		gate   Gates
+	}{
+		{in.Installation.Suspended, GateSuspended},
+		{in.Installation.ServiceAccountConflict, GateServiceAccountConflict},
+		{in.Workspace.Conflict, GateWorkspaceConflict},
+		{in.Installation.HostVersionUnsupported, GateHostVersionUnsupported},
+		{in.Installation.PrincipalChanged, GatePrincipalChanged},
+	} {
+		if g.closed {
+			gates |= g.gate
+		}
+	}
+	return gates
+}
+
 // unwatched tells whether versions of the approval may have come and gone
 // between the processed one and this one while nobody watched.
 func (in Intent) unwatched(seen Seen, a *Approval) bool {
