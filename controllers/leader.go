@@ -58,7 +58,12 @@ func (l *leader) Start(ctx context.Context) error {
 		return nil
 	}
 	for {
-		if err := l.lead(ctx); err != nil && ctx.Err() == nil {
+		switch err := l.lead(ctx); {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, fence.ErrOlderStore):
+			continue // which the next comparison notices
+		case err != nil:
 			return err
 		}
 		select {
@@ -160,6 +165,10 @@ func (l *leader) resign() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.term, l.leading = fence.Term{}, make(chan struct{})
+	select {
+	case <-l.again: // several may have asked
+	default:
+	}
 }
 
 // renew asks for another term, in another store epoch; a process that doesn't
@@ -229,12 +238,20 @@ func (l *leader) wait(ctx context.Context) (fence.Term, error) {
 	}
 }
 
-// depose ends the process: another one leads. A term that this process has
-// ended itself says nothing.
+// depose ends the process: another one leads. In an older copy of the store nobody
+// does, and this process, which remembers the store, begins another term. A term
+// that this process has ended itself says nothing.
 func (l *leader) depose(term fence.Term, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if term != l.term {
+		return
+	}
+	if errors.Is(err, fence.ErrOlderStore) {
+		select {
+		case l.again <- struct{}{}:
+		default:
+		}
 		return
 	}
 	select {

@@ -60,9 +60,13 @@ func (m *marks) read(ctx context.Context) (mark, error) {
 	return known, nil //nolint:nilerr // it is told by torn
 }
 
-// allows tells whether the store may be what the mark speaks of.
+// allows tells whether the store may be what the mark speaks of, and what this
+// process has seen of it, which may be more: it sees a beat before the mark is
+// written.
 func (k mark) allows(round Round) error {
 	switch {
+	case round.Older:
+		return fmt.Errorf("this process has seen a later beat of store %s than %d: %w", round.StoreID, round.Beat, errStoreBehind)
 	case k.object == nil:
 		return nil
 	case k.torn:

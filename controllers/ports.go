@@ -26,6 +26,8 @@ type Round struct {
 	LeasedUntil time.Time
 	// Beat is how often the lease has been renewed.
 	Beat uint64
+	// Older: this process has seen the store further on, so it is an older copy.
+	Older bool
 }
 
 // Store is what the controllers need of the store.
@@ -74,7 +76,7 @@ type Store interface {
 	// RenewLease lets commands commit until life after the round began, by the
 	// store's clock, and returns how often the lease has been renewed. It needs
 	// no leader and never shortens the lease. ErrDeposed when the round began in
-	// another store epoch.
+	// another store or store epoch, or at a later beat.
 	RenewLease(ctx context.Context, round Round, life time.Duration) (beat uint64, err error)
 
 	// Proof returns the pins of the last proof that the admission policies are

@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/kandev/plugin-host/hostsvc/authority"
 )
@@ -17,6 +18,10 @@ var (
 	// ErrDeposed: this process is no longer the leader of this store epoch.
 	// The pass ends; another process has taken over.
 	ErrDeposed = errors.New("this process no longer leads")
+	// ErrOlderStore: the store is an older copy of itself: this process has seen it
+	// further on. What was held since the copy was taken is lost, so that no term is
+	// in force there until another store epoch begins. It is an ErrDeposed.
+	ErrOlderStore = fmt.Errorf("the store is an older copy: %w", ErrDeposed)
 	// ErrHistoryLost: a status, or an event that can't be read, knows a revision
 	// that the store doesn't have. Going on would use revisions again (I3).
 	ErrHistoryLost = errors.New("the store is behind a revision that was published")
@@ -25,7 +30,8 @@ var (
 )
 
 // Term identifies one leader's time in office over one store epoch. Fences and
-// marks are refused to every other.
+// marks are refused to every other. A copy of the store that was taken in a term
+// has the same one; how far the store was is what the ledger remembers of it.
 type Term struct {
 	StoreEpoch  uint64
 	LeaderEpoch uint64
@@ -93,6 +99,7 @@ type Ledger interface {
 	Hold(ctx context.Context, from authority.Row, hold authority.Hold) (authority.Row, error)
 	// Fence replaces the row read as from by to, in one transaction with its
 	// audit entry and outbox event: ErrDeposed unless term is current,
+	// ErrOlderStore where this process has seen the store further on, and
 	// ErrOvertaken unless the row still has from's revision and hold.
 	Fence(ctx context.Context, term Term, from, to authority.Row) error
 	// MarkSeen records the processed version without a revision, under the

@@ -124,13 +124,43 @@ func (s *Store) BeginEpoch(ctx context.Context) error {
 	return s.awaitWriters(ctx)
 }
 
-// beginEpoch runs under the leader's lock.
+// beginEpoch runs under the leader's lock. The epoch is later than any that this
+// process has seen of the store, which an older copy may be behind.
 func (t *tx) beginEpoch() error {
 	t.movedAll = true
+	seen := t.store.progress.Load()
+	if seen == nil {
+		seen = &progress{}
+	}
 	_, err := t.exec("begin a store epoch",
-		`UPDATE store SET store_epoch = store_epoch + 1, leader_epoch = leader_epoch + 1, 
-			lease_from = 0, lease_until = 0, lease_beat = 0`)
+		`UPDATE store SET store_epoch = 1 + CASE WHEN store_id = $1 AND store_epoch < $2 THEN $2 ELSE store_epoch END,
+			leader_epoch = leader_epoch + 1, lease_from = 0, lease_until = 0, lease_beat = 0`,
+		seen.storeID, int64(seen.epoch))
 	return err
+}
+
+// progress is how far a store is. Its epochs, and its beats within an epoch, only
+// go on: what is behind another moment of the same store is an older copy of it.
+type progress struct {
+	storeID     string
+	epoch, beat uint64
+}
+
+// behind compares with what had been seen before p was asked for. What is seen
+// meanwhile, by another goroutine, may be later than p in a store that is whole.
+func (p progress) behind(seen *progress) bool {
+	return seen != nil && p.storeID == seen.storeID && (p.epoch < seen.epoch || p.epoch == seen.epoch && p.beat < seen.beat)
+}
+
+// sees remembers what is committed of the store. It never goes back, for one
+// store.
+func (s *Store) sees(now progress) {
+	for {
+		seen := s.progress.Load()
+		if seen != nil && (now == *seen || now.behind(seen)) || s.progress.CompareAndSwap(seen, &now) {
+			return
+		}
+	}
 }
 
 // awaitWriters returns when every transaction of a workspace that was open when

@@ -21,6 +21,8 @@ type Round struct {
 	// Beat is how often the lease has been renewed. It only grows, so that a
 	// store with a lower one than was published is an older copy.
 	Beat uint64
+	// Older: this process has seen the store further on, so it is an older copy.
+	Older bool
 }
 
 // vouch is what the store says about its rows: nothing is authorised by them
@@ -123,6 +125,7 @@ func (s *Store) BeginRound(ctx context.Context) (Round, error) {
 	}
 	var round Round
 	var cluster string
+	seen := s.progress.Load()
 	err := s.engine.Query(ctx, `SELECT store_id, store_epoch, complete_epoch, lease_until, beat, cluster_uid, `+clock+` FROM store`,
 		func(r Row) error {
 			round = Round{
@@ -145,14 +148,17 @@ func (s *Store) BeginRound(ctx context.Context) (Round, error) {
 	if err != nil {
 		return Round{}, failed("begin a round", err)
 	}
+	now := progress{storeID: round.StoreID, epoch: round.StoreEpoch, beat: round.Beat}
+	round.Older = now.behind(seen)
+	s.sees(now)
 	return round, s.ours(cluster)
 }
 
 // RenewLease lets commands commit until life after the round began, by the
 // store's clock, and returns how often the lease has been renewed. It is
 // durable on return, needs no leader and never shortens a lease. The error is
-// fence.ErrDeposed when the round began in another store epoch, and
-// ErrClockSetBack when the store's clock stands before the round's beginning.
+// fence.ErrDeposed when the round began in another store or another epoch of it,
+// fence.ErrOlderStore when it began at a later beat, and ErrClockSetBack when the store's clock stands before the round's beginning.
 func (s *Store) RenewLease(ctx context.Context, round Round, life time.Duration) (beat uint64, err error) {
 	clock, now := s.engine.Clock(), int64(0)
 	if clock == "" {
@@ -165,25 +171,29 @@ func (s *Store) RenewLease(ctx context.Context, round Round, life time.Duration)
 		lease_from = CASE WHEN ` + keep + clock + ` + $4 THEN lease_from ELSE $2 END,
 		lease_until = CASE WHEN ` + keep + clock + ` + $4 THEN lease_until ELSE $3 END,
 		lease_beat = CASE WHEN ` + keep + clock + ` + $4 THEN lease_beat ELSE $5 END
-		WHERE store_epoch = $1 AND $2 <= ` + clock + ` + $4`
+		WHERE store_epoch = $1 AND $2 <= ` + clock + ` + $4 AND beat >= $5 AND store_id = $6`
 	from := round.Begun.UnixMicro()
-	var renewed uint64
+	var renewed progress
 	err = s.run(ctx, lockName{name: leaseLock}, true, func(t *tx) error {
-		n, err := t.exec("renew the lease", statement, int64(round.StoreEpoch), from, from+life.Microseconds(), now, int64(round.Beat))
+		n, err := t.exec("renew the lease", statement, int64(round.StoreEpoch), from, from+life.Microseconds(), now, int64(round.Beat), round.StoreID)
 		if err != nil {
 			return err
 		}
-		var epoch uint64
 		var cluster string
-		err = t.query("read the beat", `SELECT beat, store_epoch, cluster_uid FROM store`, func(r Row) error {
-			renewed, epoch, cluster = uint64(r.Int(0)), uint64(r.Int(1)), r.Text(2)
+		err = t.query("read the beat", `SELECT beat, store_epoch, cluster_uid, store_id FROM store`, func(r Row) error {
+			renewed = progress{storeID: r.Text(3), epoch: uint64(r.Int(1)), beat: uint64(r.Int(0))}
+			cluster = r.Text(2)
 			return nil
 		})
 		switch {
 		case err != nil:
 			return err
-		case epoch != round.StoreEpoch:
-			return fmt.Errorf("renew the lease of store epoch %d, now %d: %w", round.StoreEpoch, epoch, fence.ErrDeposed)
+		case renewed.storeID != round.StoreID:
+			return fmt.Errorf("renew the lease of store %s, now %s: %w", round.StoreID, renewed.storeID, fence.ErrDeposed)
+		case renewed.epoch != round.StoreEpoch:
+			return fmt.Errorf("renew the lease of store epoch %d, now %d: %w", round.StoreEpoch, renewed.epoch, fence.ErrDeposed)
+		case renewed.beat < round.Beat:
+			return fmt.Errorf("renew the lease of a round that began at beat %d, now %d: %w", round.Beat, renewed.beat, fence.ErrOlderStore)
 		case n == 0:
 			return fmt.Errorf("renew the lease of a round that began at %s: %w", round.Begun, ErrClockSetBack)
 		}
@@ -192,5 +202,6 @@ func (s *Store) RenewLease(ctx context.Context, round Round, life time.Duration)
 	if err != nil {
 		return 0, err
 	}
-	return renewed, nil
+	s.sees(renewed)
+	return renewed.beat, nil
 }

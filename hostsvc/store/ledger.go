@@ -155,24 +155,34 @@ type fencedData struct {
 	Act      string   `json:"act"`
 }
 
-// checkTerm refuses a process that no longer leads. The lock makes a new
-// leader wait for fences that have passed the check, and them for it.
+// checkTerm refuses a process that no longer leads, and one that has seen the
+// store further on: the rows of an older copy lack what was held since, and its
+// term is the same. The lock makes a new leader wait for fences that have passed
+// the check, and them for it.
 func (t *tx) checkTerm(term fence.Term) error {
 	if err := t.lockShared(leaderLock); err != nil {
 		return err
 	}
 	var current fence.Term
-	err := t.query("read the leader's epoch", `SELECT store_epoch, leader_epoch FROM store`, func(r Row) error {
+	var now progress
+	seen := t.store.progress.Load()
+	err := t.query("read the leader's epoch", `SELECT store_epoch, leader_epoch, store_id, beat FROM store`, func(r Row) error {
 		current = fence.Term{StoreEpoch: uint64(r.Int(0)), LeaderEpoch: uint64(r.Int(1))}
+		now = progress{storeID: r.Text(2), epoch: current.StoreEpoch, beat: uint64(r.Int(3))}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	if now.behind(seen) {
+		return fmt.Errorf("the store is at beat %d of epoch %d, and was at %d of %d: %w",
+			now.beat, now.epoch, seen.beat, seen.epoch, fence.ErrOlderStore)
+	}
 	if current != term {
 		return fmt.Errorf("term %d of store epoch %d, now %d of %d: %w",
 			term.LeaderEpoch, term.StoreEpoch, current.LeaderEpoch, current.StoreEpoch, fence.ErrDeposed)
 	}
+	t.store.sees(now)
 	t.epochs = current
 	return nil
 }

@@ -50,6 +50,8 @@ type Store struct {
 	opened time.Time
 	// cluster is the one that this process has claimed the store for, nil before.
 	cluster atomic.Pointer[string]
+	// progress is how far this process has seen the store, nil before it has.
+	progress atomic.Pointer[progress]
 	// The statements that depend on the engine's clock.
 	beginning, decision, decisions, vouchedDecision, timedRecord string
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/kandev/plugin-host/hostsvc/store"
@@ -35,6 +36,7 @@ func RunMutants(t *testing.T, fresh func(t testing.TB) Database) {
 		{"NoLock", func(e store.Engine) store.Engine { return isolated{e, "READ COMMITTED", false} }, linear},
 		{"FenceThatDoesNotCompareTheHold", func(e store.Engine) store.Engine { return &forgetful{Engine: e, hold: true} }, testHold},
 		{"FenceThatDoesNotCompareTheLeader", func(e store.Engine) store.Engine { return &forgetful{Engine: e} }, testReplicasLead},
+		{"TermThatDoesNotCompareTheBeat", func(e store.Engine) store.Engine { return &beatless{Engine: e} }, testOlderCopy},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			whole := fresh(t)
@@ -237,6 +239,47 @@ func (t *forgetfulTransaction) Query(statement string, row func(store.Row) error
 		return t.Transaction.Query(statement, func(r store.Row) error { return row(withLeader{r, e.mine}) }, args...)
 	}
 	return t.Transaction.Query(statement, row, args...)
+}
+
+// beatless shows a term the beat that was renewed last, whatever the store's is.
+type beatless struct {
+	store.Engine
+	renewed atomic.Int64
+}
+
+// Begin implements store.Engine.
+func (e *beatless) Begin(ctx context.Context, name string) (store.Transaction, error) {
+	t, err := e.Engine.Begin(ctx, name)
+	return beatlessTransaction{t, e}, err
+}
+
+type beatlessTransaction struct {
+	store.Transaction
+	engine *beatless
+}
+
+// Query implements store.Transaction.
+func (t beatlessTransaction) Query(statement string, row func(store.Row) error, args ...any) error {
+	switch {
+	case strings.HasPrefix(statement, "SELECT beat"):
+		return t.Transaction.Query(statement, func(r store.Row) error { t.engine.renewed.Store(r.Int(0)); return row(r) }, args...)
+	case strings.HasPrefix(statement, "SELECT store_epoch, leader_epoch, store_id, beat"):
+		return t.Transaction.Query(statement, func(r store.Row) error { return row(withBeat{r, t.engine.renewed.Load()}) }, args...)
+	}
+	return t.Transaction.Query(statement, row, args...)
+}
+
+type withBeat struct {
+	store.Row
+	beat int64
+}
+
+// Int implements store.Row.
+func (r withBeat) Int(column int) int64 {
+	if column == 3 {
+		return r.beat
+	}
+	return r.Row.Int(column)
 }
 
 // holdColumn is where the hold stands in a row of authority.
