@@ -38,8 +38,9 @@ const (
 )
 
 const (
-	// Passes mostly wait for the API server; many at once share their reads.
-	passWorkers = 32
+	// Passes mostly wait for the API server; the more at once, the more of them
+	// share each read.
+	passWorkers = 128
 	// approvalWorkers find the keys of approvals.
 	approvalWorkers = 4
 	// summaryDelay is how long an installation's summary of its workspaces waits
@@ -147,7 +148,11 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	installations := newRequests[reconcile.Request]()
 
 	approvals := newWatch(o.View, o.Store, objects, bound, log.WithName("watch"))
-	approvals.narrowed = passes.hurry
+	holds := &storm{}
+	approvals.narrowed = func(key authority.Key) {
+		holds.held()
+		passes.hurry(key)
+	}
 	views := &feed{
 		view: o.View, bindings: bound, log: log.WithName("view"), uninstalls: uninstalls,
 		builtIn: o.Policy, policies: map[string]v1alpha1.HumanPolicy{},
@@ -201,7 +206,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 				Ledger: distrusting{o.Store, admitted}, Status: status, Now: o.Now, Random: o.Random,
 			},
 			told:   notes.revision,
-			leader: lead, view: o.View, store: o.Store, now: o.Now, revisions: map[authority.Key]uint64{},
+			leader: lead, view: o.View, store: o.Store, storm: holds, now: o.Now, revisions: map[authority.Key]uint64{},
 			settled: func(installationID string) {
 				if name, ok := o.View.InstallationName(installationID); ok {
 					installations.later(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, summaries.wait(name, o.Now()))
