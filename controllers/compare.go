@@ -367,7 +367,7 @@ func (c *comparison) look(ctx context.Context, began authority.Row) (bool, error
 // nothing away but differ, that they differ. The row must not have moved meanwhile:
 // what was read may be older than that.
 func (c *comparison) merge(ctx context.Context, row authority.Row, in authority.Intent) (bool, error) {
-	unwatched := unwatched(row, in)
+	unwatched := in.Unwatched(row)
 	if unwatched {
 		// Whether somebody has revoked in between, the process that leads may have
 		// watched. A round of another one must not decide it: it would cost the grant.
@@ -397,16 +397,6 @@ func (c *comparison) merge(ctx context.Context, row authority.Row, in authority.
 		row = held
 	}
 	return len(holds) > 0 || row.Hold != nil, nil
-}
-
-// unwatched tells whether this process has missed versions of a row's approval
-// since the one that was processed.
-func unwatched(row authority.Row, in authority.Intent) bool {
-	a := in.Approval
-	if a == nil || keyOf(a) != row.Key || !gap(row.Seen, a) {
-		return false
-	}
-	return in.WatchedFrom == 0 || gap(row.Seen, &authority.Approval{UID: a.UID, Generation: in.WatchedFrom})
 }
 
 // allows tells whether calls may go on by a row, its expiry aside.

@@ -65,7 +65,7 @@ type watched struct {
 	// pending are the versions to handle, in order.
 	pending []version
 	// last was handled last; from is the generation of its object from which on
-	// every version was handled.
+	// every later version was compared with the one before it.
 	last version
 	from int64
 	// anew is the newest generation that was handled and is of a write that does
@@ -226,14 +226,15 @@ func (w *watch) handleNext(ctx context.Context) bool {
 			w.queue.Forget(place)
 			return true
 		}
-		if err := w.handle(ctx, place, object.last, cur); err != nil {
+		follows, err := w.handle(ctx, place, object.last, cur)
+		if err != nil {
 			if ctx.Err() == nil {
 				w.log.Error(err, "A version of an approval waits", "namespace", place.Namespace, "name", place.Name, "generation", cur.generation)
 			}
 			w.queue.AddRateLimited(place)
 			return true
 		}
-		w.done(place, object, cur)
+		w.done(place, object, cur, follows)
 	}
 }
 
@@ -264,9 +265,10 @@ func (w *watch) next(place view.Place) (object *watched, cur version, ok bool) {
 	return object, object.pending[0], true
 }
 
-// done records that cur was handled, which is what fence.History speaks of. It
+// done records that cur was handled, which is what fence.History speaks of.
+// follows: it was compared with what its row had processed, the version before. It
 // doesn't count where the history has begun anew meanwhile.
-func (w *watch) done(place view.Place, object *watched, cur version) {
+func (w *watch) done(place view.Place, object *watched, cur version, follows bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.objects[place] != object {
@@ -277,7 +279,9 @@ func (w *watch) done(place view.Place, object *watched, cur version) {
 		object.pending = slices.Delete(object.pending, 0, i+1)
 	}
 	if object.last.uid != cur.uid || cur.generation > object.last.generation+1 {
-		object.from = cur.generation
+		if object.from = cur.generation; follows {
+			object.from--
+		}
 	}
 	switch before := object.last; {
 	case before.uid != cur.uid && cur.generation == 1:
@@ -355,22 +359,36 @@ func narrowsOrConfirms(before, after *authority.Approval) bool {
 }
 
 // handle makes what a version takes away durable, in every row that it may
-// concern.
-func (w *watch) handle(ctx context.Context, place view.Place, prev, cur version) error {
+// concern. follows: the row that it speaks for has processed the version before it,
+// and was compared with it.
+func (w *watch) handle(ctx context.Context, place view.Place, prev, cur version) (follows bool, err error) {
 	for _, key := range w.concerned(place, prev, cur) {
-		held, err := w.handleFor(ctx, key, place, prev, cur)
-		for errors.Is(err, fence.ErrOvertaken) {
-			held, err = w.handleFor(ctx, key, place, prev, cur)
-		}
+		row, held, err := w.handleFor(ctx, key, place, prev, cur)
 		if err != nil {
-			return fmt.Errorf("handle generation %d for installation %s in workspace %s: %w",
+			return false, fmt.Errorf("handle generation %d for installation %s in workspace %s: %w",
 				cur.generation, key.InstallationID, key.WorkspaceID, err)
 		}
 		if held || cur.spec == nil {
 			w.narrowed(key)
 		}
+		if cur.spec != nil && keyOf(cur.spec) == key {
+			follows = row.Seen.UID == cur.uid && row.Seen.Generation+1 == cur.generation
+		}
 	}
-	return nil
+	return follows, nil
+}
+
+// handleFor handles a version for one row, which it returns as it was compared.
+func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Place, prev, cur version) (row authority.Row, held bool, err error) {
+	for {
+		if row, err = w.ledger.Row(ctx, key); err != nil {
+			return row, false, fmt.Errorf("read the row: %w", err)
+		}
+		held, err = w.hold(ctx, row, place, prev, cur)
+		if !errors.Is(err, fence.ErrOvertaken) {
+			return row, held, err
+		}
+	}
 }
 
 // concerned lists the keys that a version may concern: those it and the version
@@ -393,16 +411,11 @@ func (w *watch) concerned(place view.Place, prev, cur version) []authority.Key {
 	return keys
 }
 
-// handleFor holds what cur takes away from one row. A version of the object
-// that the row has processed speaks for itself, and so does any version at the
-// row's place where it has processed none: nothing can be newer. Of any other
-// object a lagging watch says nothing, so a live read has to agree
-// (authority.Narrowing).
-func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Place, prev, cur version) (held bool, err error) {
-	row, err := w.ledger.Row(ctx, key)
-	if err != nil {
-		return false, fmt.Errorf("read the row: %w", err)
-	}
+// hold holds what cur takes away from one row. A version of the object that the
+// row has processed speaks for itself, and so does any version at the row's place
+// where it has processed none: nothing can be newer. Of any other object a lagging
+// watch says nothing, so a live read has to agree (authority.Narrowing).
+func (w *watch) hold(ctx context.Context, row authority.Row, place view.Place, prev, cur version) (held bool, err error) {
 	before := prev.spec
 	if prev.uid != cur.uid {
 		before = nil
@@ -419,14 +432,14 @@ func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Pla
 	}
 	other := row.Seen.UID != cur.uid
 	if row.Seen.UID == "" {
-		stands, err := w.cluster.standsAt(ctx, key, place)
+		stands, err := w.cluster.standsAt(ctx, row.Key, place)
 		if err != nil || !stands {
 			return false, err
 		}
 		other = false
 	}
 	if other {
-		live, err := w.cluster.read(ctx, key)
+		live, err := w.cluster.read(ctx, row.Key)
 		if err != nil {
 			return false, err
 		}

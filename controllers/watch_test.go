@@ -37,7 +37,7 @@ func (w *watch) deliver(versions ...version) {
 		if !ok {
 			return
 		}
-		w.done(somewhere, object, cur)
+		w.done(somewhere, object, cur, false)
 	}
 }
 
@@ -68,6 +68,50 @@ func TestI7_HistoryOfWhatThisProcessHandled(t *testing.T) {
 				defer w.queue.ShutDown()
 				w.deliver(c.versions...)
 				from, err := w.WatchedFrom(t.Context(), fence.Object{Namespace: somewhere.Namespace, Name: somewhere.Name, UID: c.uid}, c.generation)
+				if err != nil || from != c.from {
+					t.Errorf("watched from %d (%v), want %d", from, err, c.from)
+				}
+			})
+		})
+	}
+}
+
+// storedRow is a ledger of one row.
+type storedRow struct {
+	fence.Ledger
+	row authority.Row
+}
+
+func (s storedRow) Row(context.Context, authority.Key) (authority.Row, error) { return s.row, nil }
+
+// The version that a process begins with was compared with the one before where the
+// row has processed that one, and else with nothing: who has processed it since
+// says nothing of it.
+func TestI7_TheFirstVersionIsComparedWithTheRow(t *testing.T) {
+	for name, c := range map[string]struct {
+		seen authority.Seen
+		from int64
+	}{
+		"the version before is processed": {authority.Seen{UID: "a", Generation: 6}, 6},
+		"an earlier one is":               {authority.Seen{UID: "a", Generation: 5}, 7},
+		"it is processed itself":          {authority.Seen{UID: "a", Generation: 7}, 7},
+		"another object is":               {authority.Seen{UID: "b", Generation: 6, Gone: true}, 7},
+		"nothing is":                      {authority.Seen{}, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := quietWatch()
+				defer w.queue.ShutDown()
+				w.ledger = storedRow{row: authority.Row{Seen: c.seen}}
+				w.append(somewhere, seen("a", 7))
+				object, cur, _ := w.next(somewhere)
+				follows, err := w.handle(t.Context(), somewhere, object.last, cur)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.done(somewhere, object, cur, follows)
+				w.deliver(seen("a", 8))
+				from, err := w.WatchedFrom(t.Context(), fence.Object{Namespace: somewhere.Namespace, Name: somewhere.Name, UID: "a"}, 8)
 				if err != nil || from != c.from {
 					t.Errorf("watched from %d (%v), want %d", from, err, c.from)
 				}
@@ -197,7 +241,7 @@ func TestI7_AnotherStoreOrEpochKnowsNothingOfWhatWasHandled(t *testing.T) {
 				w.append(somewhere, seen("a", 3))
 				handled, cur, _ := w.next(somewhere)
 				w.beginIn(c.in)
-				w.done(somewhere, handled, cur)
+				w.done(somewhere, handled, cur, false)
 				if from, err := w.WatchedFrom(t.Context(), object, 3); err != nil || from != 1 && c.from == 1 || from != 0 && c.from != 1 {
 					t.Errorf("a version that was being handled: watched from %d (%v)", from, err)
 				}

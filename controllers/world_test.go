@@ -288,7 +288,7 @@ func TestI7_WhatIsRevokedBeforeItIsProcessedIsHeld(t *testing.T) {
 			c.change(w)
 			handler := newWatch(view.New(authority.BuiltInPolicy()), &ledgerOf{w: w}, w.cluster(), nil, logr.Discard())
 			defer handler.queue.ShutDown()
-			held, err := handler.handleFor(t.Context(), w.row.Key, c.place, version{}, c.cur)
+			_, held, err := handler.handleFor(t.Context(), w.row.Key, c.place, version{}, c.cur)
 			if err != nil || held != c.held || (len(w.held) > 0) != c.held {
 				t.Errorf("held is %v, %v: %+v; want %v", held, err, w.held, c.held)
 			}
@@ -306,7 +306,7 @@ func TestI7_GarbageHoldsNothing(t *testing.T) {
 	cur := version{uid: "u", generation: 1, spec: &authority.Approval{
 		UID: "u", Generation: 1, InstallationID: key.InstallationID, WorkspaceID: "w", Revoked: true,
 	}}
-	if held, err := handler.handleFor(t.Context(), key, place, version{}, cur); err != nil || held {
+	if _, held, err := handler.handleFor(t.Context(), key, place, version{}, cur); err != nil || held {
 		t.Errorf("held is %v, %v", held, err)
 	}
 }

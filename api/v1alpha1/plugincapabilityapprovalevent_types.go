@@ -208,6 +208,31 @@ type SeenVersion struct {
 	//
 	// +optional
 	Revoked bool `json:"revoked,omitempty"`
+
+	// asked is what that version asked for, which the next version is compared
+	// with; absent: not known. Whatever comes next then counts as asking for less,
+	// so that nothing comes into force later by an act that was only waiting.
+	//
+	// +optional
+	Asked *AskedFor `json:"asked,omitempty"`
+}
+
+// AskedFor is what a version of an approval asked for.
+type AskedFor struct {
+	// capabilities are those that it listed, at most 64; empty: none.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Capabilities []CapabilityID `json:"capabilities,omitempty"`
+
+	// expiresAt is the expiry that it asked for, with microseconds; absent: none.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z$`
+	ExpiresAt *metav1.MicroTime `json:"expiresAt,omitempty"`
 }
 
 // AppliedHold is a narrowing that was in force before this revision and that

@@ -35,9 +35,7 @@ func EventObject(e authority.Event) *v1alpha1.PluginCapabilityApprovalEvent {
 			ApprovedBy: r.ApprovedBy, ApprovedVia: r.ApprovedVia, ConfirmedBy: r.ConfirmedBy, IssuedAt: MicroTime(r.IssuedAt),
 			Actor: actorObject(r.Actor), Cause: v1alpha1.EventCause(r.Cause), Reason: r.Reason,
 			Time: metav1.NewMicroTime(r.UpdatedAt), Vector: vectorObject(r.Vector),
-			Seen: v1alpha1.SeenVersion{
-				UID: types.UID(r.Seen.UID), Generation: r.Seen.Generation, Gone: r.Seen.Gone, Revoked: r.Seen.Revoked,
-			},
+			Seen:               seenObject(r.Seen),
 			HumanPolicyVersion: r.Vector.PolicyVersion, Unproven: r.Unproven,
 			DecisionDigest: e.DecisionDigest, PreviousHash: e.PreviousHash,
 		},
@@ -67,7 +65,6 @@ func EventOf(object *v1alpha1.PluginCapabilityApprovalEvent) (authority.Event, e
 		Key:      authority.Key{InstallationID: s.InstallationID, WorkspaceID: s.WorkspaceID},
 		Revision: uint64(s.Revision),
 		Act:      s.Act, ExpiresAt: timeOf(s.ExpiresAt), Vector: vectorOf(s.Vector),
-		Seen:  authority.Seen{UID: string(s.Seen.UID), Generation: s.Seen.Generation, Gone: s.Seen.Gone, Revoked: s.Seen.Revoked},
 		Actor: actorOf(s.Actor), Cause: authority.Cause(s.Cause), Reason: s.Reason,
 		ApprovedBy: s.ApprovedBy, ApprovedVia: s.ApprovedVia, ConfirmedBy: s.ConfirmedBy, IssuedAt: timeOf(s.IssuedAt), UpdatedAt: timeOf(&s.Time),
 		AuditID: s.AuditID, Unproven: s.Unproven,
@@ -106,6 +103,10 @@ func EventOf(object *v1alpha1.PluginCapabilityApprovalEvent) (authority.Event, e
 	if row.Gates, ok = authority.ParseGates(names); !ok {
 		return failed("gates", fmt.Errorf("unknown gate in %q", names))
 	}
+	var err error
+	if row.Seen, err = seenOf(s.Seen); err != nil {
+		return failed("seen", err)
+	}
 	if s.Hold != nil {
 		hold, err := holdOf(s.Hold)
 		if err != nil {
@@ -135,6 +136,27 @@ func holdOf(h *v1alpha1.AppliedHold) (*authority.Hold, error) {
 		Actor: actorOf(h.Actor), Reason: h.Reason, UID: string(h.UID), Generation: h.Generation, Spent: h.Spent,
 		ThroughUID: string(h.ThroughUID), Through: h.ThroughGeneration,
 	}, nil
+}
+
+func seenObject(s authority.Seen) v1alpha1.SeenVersion {
+	object := v1alpha1.SeenVersion{UID: types.UID(s.UID), Generation: s.Generation, Gone: s.Gone, Revoked: s.Revoked}
+	if s.Recorded() {
+		object.Asked = &v1alpha1.AskedFor{Capabilities: IDsOf(s.Asked), ExpiresAt: MicroTime(s.Until)}
+	}
+	return object
+}
+
+func seenOf(o v1alpha1.SeenVersion) (authority.Seen, error) {
+	s := authority.Seen{UID: string(o.UID), Generation: o.Generation, Gone: o.Gone, Revoked: o.Revoked}
+	if o.Asked == nil {
+		return s.Unrecorded(), nil
+	}
+	asked, err := setOf(o.Asked.Capabilities)
+	if err != nil {
+		return s, fmt.Errorf("asked.capabilities: %w", err)
+	}
+	s.Asked, s.Until = asked, timeOf(o.Asked.ExpiresAt)
+	return s, nil
 }
 
 func vectorObject(v authority.Vector) v1alpha1.AuthorityVector {

@@ -44,6 +44,18 @@ func drawHold(t *rapid.T) *authority.Hold {
 	}
 }
 
+func drawSeen(t *rapid.T) authority.Seen {
+	seen := authority.Seen{
+		UID: rapid.SampledFrom([]string{"", "u-1"}).Draw(t, "seen uid"), Generation: rapid.Int64Range(0, 1<<53).Draw(t, "seen generation"),
+		Gone: rapid.Bool().Draw(t, "gone"), Revoked: rapid.Bool().Draw(t, "revoked"),
+	}
+	if seen.UID == "" || rapid.Bool().Draw(t, "not recorded") {
+		return seen.Unrecorded()
+	}
+	seen.Asked, seen.Until = drawSet(t, "asked"), drawInstant(t, "until")
+	return seen
+}
+
 func drawEvent(t *rapid.T) authority.Event {
 	text := func(name string) string { return rapid.SampledFrom([]string{"", "a", "Ünï <&>"}).Draw(t, name) }
 	key := authority.Key{InstallationID: "3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77", WorkspaceID: "payments"}
@@ -64,10 +76,7 @@ func drawEvent(t *rapid.T) authority.Event {
 			WorkspaceNamespace: text("namespace"), WorkspaceNamespaceUID: text("namespace uid"),
 			WorkspaceID: text("workspace"), PolicyVersion: text("policy"),
 		},
-		Seen: authority.Seen{
-			UID: text("seen uid"), Generation: rapid.Int64Range(0, 1<<53).Draw(t, "seen generation"),
-			Gone: rapid.Bool().Draw(t, "gone"), Revoked: rapid.Bool().Draw(t, "revoked"),
-		},
+		Seen:  drawSeen(t),
 		Actor: drawActor(t, "actor"), Cause: authority.CauseHuman, Reason: rapid.String().Draw(t, "reason"),
 		ApprovedBy: text("approved by"), IssuedAt: drawInstant(t, "issued"),
 		UpdatedAt: time.UnixMicro(rapid.Int64Range(946684800_000000, 32503679999_000000).Draw(t, "updated")).UTC(),
@@ -113,10 +122,13 @@ func TestI3_AnEventThatIsNotUnderstoodRebuildsNothing(t *testing.T) {
 		"spec.effective": func(s *v1alpha1.PluginCapabilityApprovalEventSpec) {
 			s.Effective = append(s.Effective, "host.v2.read:*")
 		},
-		"spec.state":      func(s *v1alpha1.PluginCapabilityApprovalEventSpec) { s.State = "Dormant" },
-		"spec.gates":      func(s *v1alpha1.PluginCapabilityApprovalEventSpec) { s.Gates = append(s.Gates, "Moon") },
-		"spec.vector":     func(s *v1alpha1.PluginCapabilityApprovalEventSpec) { s.ManifestDigest = "v1:other" },
-		"spec.hold":       func(s *v1alpha1.PluginCapabilityApprovalEventSpec) { s.Hold = &v1alpha1.AppliedHold{State: "Dormant"} },
+		"spec.state":  func(s *v1alpha1.PluginCapabilityApprovalEventSpec) { s.State = "Dormant" },
+		"spec.gates":  func(s *v1alpha1.PluginCapabilityApprovalEventSpec) { s.Gates = append(s.Gates, "Moon") },
+		"spec.vector": func(s *v1alpha1.PluginCapabilityApprovalEventSpec) { s.ManifestDigest = "v1:other" },
+		"spec.hold":   func(s *v1alpha1.PluginCapabilityApprovalEventSpec) { s.Hold = &v1alpha1.AppliedHold{State: "Dormant"} },
+		"spec.seen": func(s *v1alpha1.PluginCapabilityApprovalEventSpec) {
+			s.Seen.Asked = &v1alpha1.AskedFor{Capabilities: []v1alpha1.CapabilityID{"host.v2.read:future"}}
+		},
 		"decision digest": func(s *v1alpha1.PluginCapabilityApprovalEventSpec) { s.Unproven = !s.Unproven },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,6 +28,18 @@ func drawSet(t *rapid.T, name string) contract.CapabilitySet {
 	return contract.CapabilitySet(rapid.Uint64().Draw(t, name)) & contract.AllCapabilities
 }
 
+func drawSeen(t *rapid.T) authority.Seen {
+	seen := authority.Seen{
+		UID: rapid.SampledFrom([]string{"", "u-1"}).Draw(t, "seen uid"), Generation: rapid.Int64().Draw(t, "seen generation"),
+		Gone: rapid.Bool().Draw(t, "gone"), Revoked: rapid.Bool().Draw(t, "revoked"),
+	}
+	if seen.UID == "" || rapid.Bool().Draw(t, "not recorded") {
+		return seen.Unrecorded()
+	}
+	seen.Asked, seen.Until = drawSet(t, "asked"), drawInstant(t, "until")
+	return seen
+}
+
 func drawEvent(t *rapid.T) authority.Event {
 	text := func(name string) string {
 		return rapid.SampledFrom([]string{"", "a", "Ünï <&>\u2028\n"}).Draw(t, name)
@@ -59,10 +71,7 @@ func drawEvent(t *rapid.T) authority.Event {
 			WorkspaceNamespace: text("namespace"), WorkspaceNamespaceUID: text("namespace uid"),
 			WorkspaceID: text("workspace"), PolicyVersion: text("policy"),
 		},
-		Seen: authority.Seen{
-			UID: text("seen uid"), Generation: rapid.Int64().Draw(t, "seen generation"),
-			Gone: rapid.Bool().Draw(t, "gone"), Revoked: rapid.Bool().Draw(t, "revoked"),
-		},
+		Seen:  drawSeen(t),
 		Actor: actor("actor"), Cause: authority.CauseHuman, Reason: rapid.String().Draw(t, "reason"),
 		ApprovedBy: text("approved by"), ApprovedVia: text("approved via"), ConfirmedBy: text("confirmed by"),
 		IssuedAt:  drawInstant(t, "issued"),

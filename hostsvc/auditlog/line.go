@@ -113,6 +113,13 @@ type seen struct {
 	Generation int64  `json:"generation,omitempty"`
 	Gone       bool   `json:"gone,omitempty"`
 	Revoked    bool   `json:"revoked,omitempty"`
+	// Asked is absent where it isn't known.
+	Asked *asked `json:"asked,omitempty"`
+}
+
+type asked struct {
+	Capabilities []string `json:"capabilities"`
+	ExpiresAt    string   `json:"expiresAt,omitempty"`
 }
 
 type actor struct {
@@ -175,11 +182,14 @@ func lineOf(e authority.Event) line {
 		Act: r.Act, State: r.State.String(), Granted: r.Granted.IDs(), Declared: r.Declared.IDs(),
 		Required: r.Required.IDs(), Allowed: r.Allowed.IDs(), Effective: e.Effective.IDs(),
 		ExpiresAt: authority.Timestamp(r.ExpiresAt), Gates: r.Gates.Names(), Vector: vectorOf(r.Vector),
-		Seen:  seen{r.Seen.UID, r.Seen.Generation, r.Seen.Gone, r.Seen.Revoked},
+		Seen:  seen{UID: r.Seen.UID, Generation: r.Seen.Generation, Gone: r.Seen.Gone, Revoked: r.Seen.Revoked},
 		Actor: actor{r.Actor.Name, string(r.Actor.Assurance)}, Cause: string(r.Cause), Reason: r.Reason,
 		ApprovedBy: r.ApprovedBy, ApprovedVia: r.ApprovedVia, ConfirmedBy: r.ConfirmedBy,
 		IssuedAt: authority.Timestamp(r.IssuedAt), Time: authority.Timestamp(r.UpdatedAt), Unproven: r.Unproven,
 		DecisionDigest: e.DecisionDigest, PreviousHash: e.PreviousHash,
+	}
+	if r.Seen.Recorded() {
+		l.Seen.Asked = &asked{r.Seen.Asked.IDs(), authority.Timestamp(r.Seen.Until)}
 	}
 	if h := e.Applied; h != nil {
 		l.Hold = &hold{
@@ -241,7 +251,7 @@ func (l line) event() (authority.Event, error) {
 		Granted: p.set("granted", l.Granted), Declared: p.set("declared", l.Declared),
 		Required: p.set("required", l.Required), Allowed: p.set("allowed", l.Allowed),
 		ExpiresAt: p.instant("expiresAt", l.ExpiresAt), Gates: p.gates(l.Gates), Vector: l.Vector.authority(),
-		Seen:  authority.Seen{UID: l.Seen.UID, Generation: l.Seen.Generation, Gone: l.Seen.Gone, Revoked: l.Seen.Revoked},
+		Seen:  p.seen(l.Seen),
 		Actor: l.Actor.authority(), Cause: authority.Cause(l.Cause), Reason: l.Reason,
 		ApprovedBy: l.ApprovedBy, ApprovedVia: l.ApprovedVia, ConfirmedBy: l.ConfirmedBy,
 		IssuedAt: p.instant("issuedAt", l.IssuedAt), UpdatedAt: p.instant("time", l.Time),
@@ -283,6 +293,15 @@ func (p *parser) set(field string, ids []string) contract.CapabilitySet {
 		p.failed(field, err)
 	}
 	return set
+}
+
+func (p *parser) seen(l seen) authority.Seen {
+	s := authority.Seen{UID: l.UID, Generation: l.Generation, Gone: l.Gone, Revoked: l.Revoked}
+	if l.Asked == nil {
+		return s.Unrecorded()
+	}
+	s.Asked, s.Until = p.set("seen.asked.capabilities", l.Asked.Capabilities), p.instant("seen.asked.expiresAt", l.Asked.ExpiresAt)
+	return s
 }
 
 func (p *parser) state(field, text string) authority.State {

@@ -142,7 +142,7 @@ func (c *computation) applyHistory() {
 		c.withdraw(CauseApprovalDeleted)
 		return
 	}
-	if c.in.unwatched(seen, a) {
+	if c.in.Unwatched(c.row) {
 		c.withdraw(CauseUnseenChange)
 	}
 }
@@ -185,7 +185,10 @@ func (s Seen) advance(a *Approval) Seen {
 	if s.UID == a.UID && a.Generation < s.Generation {
 		return s
 	}
-	return Seen{UID: a.UID, Generation: a.Generation, Revoked: a.Revoked}
+	return Seen{
+		UID: a.UID, Generation: a.Generation, Revoked: a.Revoked,
+		Asked: a.asks(), Until: a.ExpiresAt.UTC().Truncate(time.Microsecond), // as stored
+	}
 }
 
 // admits tells whether the approval in front of us is the next act. Names are
@@ -222,6 +225,11 @@ func (c *computation) applyAct() {
 // narrow lets the approval take away, which needs no name and no digest.
 func (c *computation) narrow() {
 	a, before := c.approval, c.next
+	if c.row.Seen.narrowedBy(a) {
+		// What was taken away may only have waited, so that it was never granted.
+		c.moved = true
+		c.because(CauseHuman, Actor{Assurance: ActorUnknown}, given(c.row, nil, a))
+	}
 	if c.next.State == StateNone {
 		return
 	}

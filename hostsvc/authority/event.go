@@ -178,6 +178,13 @@ type seenRecord struct {
 	Generation string `json:"generation"`
 	Gone       bool   `json:"gone"`
 	Revoked    bool   `json:"revoked"`
+	// Absent where unknown: events of before this field keep their digest.
+	Asked *askedRecord `json:"asked,omitempty"`
+}
+
+type askedRecord struct {
+	Capabilities []string `json:"capabilities"`
+	ExpiresAt    string   `json:"expiresAt"`
 }
 
 func (e Event) decisionDigest() (string, error) {
@@ -188,10 +195,15 @@ func (e Event) decisionDigest() (string, error) {
 		Revision: strconv.FormatUint(r.Revision, 10), BeforeDigest: e.BeforeDigest, Act: r.Act, State: r.State.String(),
 		Granted: r.Granted.IDs(), Declared: r.Declared.IDs(), Required: r.Required.IDs(), Allowed: r.Allowed.IDs(),
 		Effective: e.Effective.IDs(), ExpiresAt: Timestamp(r.ExpiresAt), Gates: r.Gates.Names(), Vector: r.Vector,
-		Seen:  seenRecord{r.Seen.UID, strconv.FormatInt(r.Seen.Generation, 10), r.Seen.Gone, r.Seen.Revoked},
+		Seen: seenRecord{
+			UID: r.Seen.UID, Generation: strconv.FormatInt(r.Seen.Generation, 10), Gone: r.Seen.Gone, Revoked: r.Seen.Revoked,
+		},
 		Actor: r.Actor, Cause: r.Cause, Reason: r.Reason,
 		ApprovedBy: r.ApprovedBy, ApprovedVia: r.ApprovedVia, ConfirmedBy: r.ConfirmedBy,
 		IssuedAt: Timestamp(r.IssuedAt), Time: Timestamp(r.UpdatedAt), Unproven: r.Unproven,
+	}
+	if r.Seen.Recorded() {
+		rec.Seen.Asked = &askedRecord{r.Seen.Asked.IDs(), Timestamp(r.Seen.Until)}
 	}
 	if h := e.Applied; h != nil {
 		rec.Hold = &heldRecord{

@@ -24,7 +24,8 @@ func fullEvent(t *testing.T) Event {
 			ServiceAccountNamespace: "sn", ServiceAccountName: "s", ServiceAccountUID: "su", ServiceAccountNamespaceUID: "snu",
 			WorkspaceNamespace: "n", WorkspaceNamespaceUID: "nu", WorkspaceID: testKey.WorkspaceID, PolicyVersion: "p",
 		},
-		Seen: Seen{UID: "u", Generation: 3, Gone: true, Revoked: true}, Actor: Actor{"alice", ActorClaimed}, Cause: CauseHuman,
+		Seen:  Seen{UID: "u", Generation: 3, Gone: true, Revoked: true, Asked: readTasks | sessions, Until: epoch.Add(2 * time.Hour)},
+		Actor: Actor{"alice", ActorClaimed}, Cause: CauseHuman,
 		Reason: "because", ApprovedBy: "alice", ApprovedVia: "flux", ConfirmedBy: "grace",
 		IssuedAt: epoch, UpdatedAt: epoch.Add(time.Minute), Unproven: true,
 	}

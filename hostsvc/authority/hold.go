@@ -116,10 +116,10 @@ func narrowsNothing(row *Row, next Hold) bool {
 
 // Narrowing returns the hold that version cur of the key's approval demands,
 // if any. Only a version newer than the processed one counts, and only if it
-// allows less than the row (marks and gates aside), less than the version
-// before it, or is revoked where the processed one was not: revoking a grant
-// that still waits for its digest is an act too. prev is the version handled
-// before cur, nil if none; a nil cur is a deletion of prev, or of the
+// allows less than the row (marks and gates aside), asks for less than the
+// version before it, or is revoked where the processed one was not: taking away
+// from a grant that still waits for its digest is an act too. prev is the version
+// handled before cur, nil if none; a nil cur is a deletion of prev, or of the
 // processed object when prev is nil too.
 //
 // Where the object is another one than row.Seen.UID, the caller has confirmed
@@ -159,7 +159,8 @@ func Narrowing(row Row, prev, cur *Approval) (Hold, bool) {
 		hold.State, hold.Granted = StateRevoked, 0
 	}
 	newlyRevoked := cur.Revoked && !(row.Seen.UID == cur.UID && row.Seen.Revoked)
-	if !allowsLess(row, cur) && !lessThanBefore(prev, cur) && !newlyRevoked || narrowsNothing(&row, hold) {
+	less := allowsLess(row, cur) || lessThanBefore(prev, cur) || row.Seen.narrowedBy(cur)
+	if !less && !newlyRevoked || narrowsNothing(&row, hold) {
 		return Hold{}, false
 	}
 	return hold, true
@@ -230,14 +231,23 @@ func allowsLess(row Row, cur *Approval) bool {
 	return cur.Revoked || !cur.Capabilities.Covers(granted) || later(expires, cur.ExpiresAt)
 }
 
-// lessThanBefore compares a version with the one before it, so that revoking a
-// grant that still waits for its digest is an act too.
+// lessThanBefore compares a version with the one handled before it.
 func lessThanBefore(prev, cur *Approval) bool {
 	if prev == nil || prev.UID != cur.UID || cur.Generation <= prev.Generation {
 		return false
 	}
 	return cur.Revoked && !prev.Revoked || !cur.Capabilities.Covers(prev.Capabilities) ||
 		later(prev.ExpiresAt, cur.ExpiresAt)
+}
+
+// narrowedBy tells whether cur, the version that follows the processed one, asks
+// for less than that did. It is for whoever has not handled the processed version
+// and has nothing else to compare with. Of what is gone or revoked, nothing waits.
+func (s Seen) narrowedBy(cur *Approval) bool {
+	if s.UID != cur.UID || cur.Generation != s.Generation+1 || s.Gone || s.Revoked {
+		return false
+	}
+	return !cur.asks().Covers(s.Asked) || later(s.Until, cur.ExpiresAt)
 }
 
 // given is the reason that came with a version. One that stood there before
@@ -268,10 +278,10 @@ func editor(prev, cur *Approval) Actor {
 // unseen returns the hold for a history that nobody watched: it counts as
 // revoked in between, and whatever stands there now does not speak for it.
 func unseen(row Row, in Intent) (Hold, bool) {
-	a := in.speaking(row.Key)
-	if a == nil || !in.unwatched(row.Seen, a) {
+	if !in.Unwatched(row) {
 		return Hold{}, false
 	}
+	a := in.Approval
 	hold := Hold{
 		State: StateRevoked, Cause: CauseUnseenChange, Actor: Actor{Assurance: ActorUnknown},
 		UID: a.UID, Generation: a.Generation, Spent: true,

@@ -51,8 +51,8 @@ type Intent struct {
 	Policy    Policy
 	// WatchedFrom is the earliest generation of Approval from which on this
 	// process has handled every version; 0 when it has not handled this one.
-	// Compute and Narrowings need it: without it, an approval that has grown
-	// by two generations counts as revoked in between.
+	// Compute and Narrowings need it (Unwatched): without it, an approval that
+	// has grown by two generations counts as revoked in between.
 	WatchedFrom int64
 }
 
@@ -80,6 +80,15 @@ type Approval struct {
 	// came, so the names in it are what they verified. Without it no act is
 	// admitted.
 	Checked bool
+}
+
+// asks returns the capabilities that a asks for, with a mark for those that this
+// Host doesn't know.
+func (a *Approval) asks() contract.CapabilitySet {
+	if len(a.Unknown) > 0 {
+		return a.Capabilities | unknownIDs
+	}
+	return a.Capabilities
 }
 
 // Installation is an installation object as accepted, with its manifest.
@@ -175,18 +184,30 @@ func (in Intent) GatesAround() Gates {
 	return gates
 }
 
-// unwatched tells whether versions of the approval may have come and gone
-// between the processed one and this one while nobody watched.
-func (in Intent) unwatched(seen Seen, a *Approval) bool {
-	processed := int64(0)
-	if seen.UID == a.UID {
-		processed = seen.Generation
+// Unwatched tells whether some version of the key's approval, up to this one, may
+// have taken away from the one before without anybody having compared the two.
+//
+// Each version has to be compared with the one before it, by the watch handler or
+// with the row: what waits for its digest is nowhere else, and a later version that
+// asks for it again by the same act would bring it back (I7). The handler compares
+// what it handles, but for the first; the row says what the processed version asked
+// for, and so does for the very next one (Seen). So the history of an approval that
+// has grown by two or more is known to who watched from the processed version on,
+// that version included: who began to watch one later has never seen what that one
+// took away.
+func (in Intent) Unwatched(row Row) bool {
+	a := in.speaking(row.Key)
+	if a == nil {
+		return false
 	}
 	from := in.WatchedFrom
 	if from == 0 {
 		from = a.Generation
 	}
-	return a.Generation > processed && from > processed+1
+	if row.Seen.UID != a.UID {
+		return from > 1
+	}
+	return a.Generation > row.Seen.Generation+1 && from > row.Seen.Generation
 }
 
 // rebound tells whether the workspace is bound to another namespace than the

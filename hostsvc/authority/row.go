@@ -113,7 +113,33 @@ type Seen struct {
 	Gone bool
 	// Revoked: the processed version asked for Revoked.
 	Revoked bool
+	// Asked and Until are the capabilities and the expiry that it asked for, zero
+	// for no expiry, to compare the next version with. Where that is not known
+	// (Unrecorded), whatever follows is narrower.
+	Asked contract.CapabilitySet
+	Until time.Time
 }
+
+const (
+	// unknownIDs stands in Seen.Asked for IDs that this Host doesn't know. One that
+	// does know them couldn't else tell that the next version leaves them out.
+	unknownIDs = contract.CapabilitySet(1 << 63)
+	// unrecorded is covered by nothing that can be asked for.
+	unrecorded = ^contract.CapabilitySet(0)
+)
+
+// Unrecorded returns s without what the version asked for, as it is in rows and
+// events that were written before this was kept.
+func (s Seen) Unrecorded() Seen {
+	if s.UID != "" {
+		s.Asked, s.Until = unrecorded, time.Time{}
+	}
+	return s
+}
+
+// Recorded tells whether it is known, in IDs, what the version asked for. Events
+// leave out what isn't.
+func (s Seen) Recorded() bool { return s.UID != "" && contract.AllCapabilities.Covers(s.Asked) }
 
 // Before tells whether (uid, generation) is another version than s, and, for
 // the same object, a later one.

@@ -77,10 +77,9 @@ type model struct {
 	// madeAt those at which the objects of a revision were read.
 	tookAt map[contract.Capability][]int
 	madeAt map[uint64]int
-	// blind: a process began to watch at the one version behind the processed one,
-	// so that nobody alive can compare the two.
-	blind bool
-	names names
+	names  names
+	// asked, when set, is what the store answers for what it was told to have seen.
+	asked func(authority.Seen) authority.Seen
 }
 
 func newModel(t fataler) *model {
@@ -103,7 +102,8 @@ type controller struct {
 	term Term
 	dead bool
 	// queue holds the versions that the watch has not handled yet; nil is a
-	// deletion. handled is the last one, from the first of its object.
+	// deletion. handled is the last one, and from the first that the later ones were
+	// compared with.
 	queue   []*authority.Approval
 	handled *authority.Approval
 	from    int64
@@ -120,8 +120,6 @@ func (m *model) start(name string) *controller {
 	c := &controller{m: m, name: name}
 	m.controllers = append(m.controllers, c)
 	if m.approval != nil {
-		m.blind = m.blind || m.row.Seen.UID == m.approval.UID && m.row.Seen.Generation+1 == m.approval.Generation
-		c.from = m.approval.Generation
 		c.queue = append(c.queue, m.approval)
 	}
 	return c
@@ -273,13 +271,16 @@ func (c *controller) handle() error {
 		live := c.m.approval
 		confirmed := live == nil || prev != nil && prev.UID == c.m.row.Seen.UID
 		if cur != nil {
-			if cur.Generation == 1 {
-				c.from = 1
+			if prev == nil || prev.UID != cur.UID {
+				c.from = cur.Generation
+				if seen := c.m.row.Seen; seen.UID == cur.UID && seen.Generation+1 == cur.Generation {
+					c.from = seen.Generation
+				}
 			}
 			confirmed = live != nil && live.UID == cur.UID || cur.UID == c.m.row.Seen.UID
 		}
 		if confirmed {
-			if hold, ok := authority.Narrowing(c.m.row, prev, cur); ok {
+			if hold, ok := authority.Narrowing(c.m.told(), prev, cur); ok {
 				if _, err := c.Hold(context.Background(), c.m.row, hold); err != nil {
 					return err
 				}
@@ -368,7 +369,16 @@ func (c *controller) Row(context.Context, authority.Key) (authority.Row, error) 
 	if err := c.at("row"); err != nil {
 		return authority.Row{}, err
 	}
-	return c.m.row, c.at("have the row")
+	return c.m.told(), c.at("have the row")
+}
+
+// told is the row as the store answers it.
+func (m *model) told() authority.Row {
+	row := m.row
+	if m.asked != nil {
+		row.Seen = m.asked(row.Seen)
+	}
+	return row
 }
 
 func (c *controller) Hold(_ context.Context, from authority.Row, hold authority.Hold) (authority.Row, error) {
@@ -516,7 +526,7 @@ func (m *model) store(to authority.Row) {
 		}
 		for capability := range gained.All() {
 			for _, at := range m.tookAt[capability] {
-				if m.firstApplied[manifestOf(a)] < at && at <= m.madeAt[to.Revision] && !m.blind {
+				if m.firstApplied[manifestOf(a)] < at && at <= m.madeAt[to.Revision] {
 					m.t.Fatalf("I7: %s came back by a manifest from before a human took it away", capability)
 				}
 			}

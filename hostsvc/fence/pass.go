@@ -125,7 +125,8 @@ func (p *Pass) round(ctx context.Context, term Term, key authority.Key) (row aut
 		return row, false, err
 	}
 	out := authority.Compute(row, reading.Intent, now, suffix)
-	if a := reading.Intent.Approval; a != nil && !a.Checked && out.Next.Seen != row.Seen && !out.Next.Seen.Gone {
+	if a := reading.Intent.Approval; a != nil && !a.Checked && out.Next.Seen != row.Seen && !out.Next.Seen.Gone &&
+		(row.Seen.Before(a.UID, a.Generation) || row.Seen.Gone) {
 		// Once it is seen, by a revision or without, nothing tells any more when it
 		// came.
 		if err := p.Ledger.Distrust(ctx, a.UID, a.Generation); err != nil {

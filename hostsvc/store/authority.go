@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/kandev/plugin-host/contract"
@@ -20,7 +21,7 @@ const (
 	decisionWidth = 17
 	recordColumns = `a.act, a.vector, a.actor, a.assurance, a.cause, a.reason, a.approved_by, a.issued_at,
 		a.updated_at, a.audit_id, a.event_hash, a.unproven, a.approved_via, a.confirmed_by, a.installation_id, a.workspace_id,
-		s.store_epoch`
+		s.store_epoch, a.seen_asked, a.seen_until, a.seen_asked_of`
 
 	selectDecisionBefore = `SELECT s.store_epoch, ` + decisionColumns + `
 		FROM authority a CROSS JOIN store s WHERE a.installation_id = $1 AND a.workspace_id = $2`
@@ -28,7 +29,7 @@ const (
 		FROM authority a CROSS JOIN store s `
 	whereKey     = `WHERE a.installation_id = $1 AND a.workspace_id = $2`
 	selectRecord = selectRecords + whereKey
-	recordWidth  = decisionWidth + 17
+	recordWidth  = decisionWidth + 20
 )
 
 // selectTimedRecord returns the statement that reads a row, NULL where there is
@@ -94,9 +95,10 @@ func scanDecision(r Row, at int, epoch uint64, row *authority.Row) error {
 	if n := copy(row.Sum[:], r.Bytes(at+11)); n != len(row.Sum) {
 		return fmt.Errorf("the vector's sum has %d bytes", n)
 	}
+	// No decision needs what it asked for.
 	row.Seen = authority.Seen{
 		UID: r.Text(at + 12), Generation: r.Int(at + 13), Gone: r.Int(at+14) != 0, Revoked: r.Int(at+15) != 0,
-	}
+	}.Unrecorded()
 	return nil
 }
 
@@ -120,7 +122,20 @@ func scanRecord(r Row, row *authority.Row) error {
 	row.Unproven = r.Int(at+11) != 0
 	row.ApprovedVia, row.ConfirmedBy = r.Text(at+12), r.Text(at+13)
 	row.Key = authority.Key{InstallationID: r.Text(at + 14), WorkspaceID: r.Text(at + 15)}
+	if r.Text(at+19) == askedOf(row.Seen) {
+		row.Seen.Asked, row.Seen.Until = contract.CapabilitySet(r.Int(at+17)), microTime(r, at+18)
+	}
 	return nil
+}
+
+// askedOf names the version that the stored seen_asked and seen_until are of. A
+// Host of a release before them that runs beside this one writes seen without
+// them.
+func askedOf(seen authority.Seen) string {
+	if seen.UID == "" {
+		return ""
+	}
+	return seen.UID + "/" + strconv.FormatInt(seen.Generation, 10)
 }
 
 // AuthorityRow implements command.Store. The row holds what a decision needs,
@@ -220,7 +235,7 @@ var (
 	authorityNames = []string{
 		"installation_id", "workspace_id", "revision", "act", "state", "granted", "declared", "required", "allowed",
 		"expires_at", "gates", "hold", "starting", "manifest_digest", "vector_sum", "vector", "seen_uid",
-		"seen_generation", "seen_gone", "seen_revoked", "actor", "assurance", "cause", "reason", "approved_by",
+		"seen_generation", "seen_gone", "seen_revoked", "seen_asked", "seen_until", "seen_asked_of", "actor", "assurance", "cause", "reason", "approved_by",
 		"approved_via", "confirmed_by", "issued_at", "updated_at", "audit_id", "event_hash", "unproven", "store_epoch",
 		"leader_epoch", "changes",
 	}
@@ -245,6 +260,7 @@ func (t *tx) putRecord(row authority.Row, changes int64) error {
 		int64(row.Granted), int64(row.Declared), int64(row.Required), int64(row.Allowed), micros(row.ExpiresAt),
 		int64(row.Gates), hold, flag(row.Starting), row.Vector.ManifestDigest, slices.Clone(sum[:]), string(vector),
 		row.Seen.UID, row.Seen.Generation, flag(row.Seen.Gone), flag(row.Seen.Revoked),
+		int64(row.Seen.Asked), micros(row.Seen.Until), askedOf(row.Seen),
 		clean(row.Actor.Name), string(row.Actor.Assurance), string(row.Cause), clean(row.Reason), clean(row.ApprovedBy),
 		clean(row.ApprovedVia), clean(row.ConfirmedBy),
 		micros(row.IssuedAt), micros(row.UpdatedAt), row.AuditID, row.EventHash, flag(row.Unproven),

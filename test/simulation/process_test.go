@@ -246,7 +246,8 @@ func (p *process) handleAll(a *actor) {
 		a.until(waiting)
 		prev, cur, begun := p.watch.last, p.watch.pending[0], p.watch.begun
 		a.at("handles a version")
-		if err := port.handle(prev, cur); err != nil {
+		follows, err := port.handle(prev, cur)
+		if err != nil {
 			p.w.log(a.name, "can't: %v", err)
 			again := p.w.now + 50*time.Millisecond
 			a.until(func() bool { return p.w.now >= again })
@@ -261,26 +262,43 @@ func (p *process) handleAll(a *actor) {
 			w.pending = slices.Delete(w.pending, 0, i+1)
 		}
 		if w.last.uid != cur.uid || cur.generation > w.last.generation+1 {
-			w.from = cur.generation
+			if w.from = cur.generation; follows {
+				w.from--
+			}
 		}
 		w.last = cur
 	}
 }
 
-func (c *ports) handle(prev, cur version) error {
+// handle returns whether the row that cur speaks for had processed the version
+// before, and was compared with it.
+func (c *ports) handle(prev, cur version) (follows bool, err error) {
 	for _, key := range c.p.concerned(prev, cur) {
-		held, err := c.handleFor(key, prev, cur)
-		for errors.Is(err, fence.ErrOvertaken) {
-			held, err = c.handleFor(key, prev, cur)
-		}
+		row, held, err := c.handleFor(key, prev, cur)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if held || cur.spec == nil {
 			c.p.request(key, 0)
 		}
+		if cur.spec != nil && keyFor(cur.spec) == key {
+			follows = row.Seen.UID == cur.uid && row.Seen.Generation+1 == cur.generation
+		}
 	}
-	return nil
+	return follows, nil
+}
+
+// handleFor handles a version for one row, which it returns as it was compared.
+func (c *ports) handleFor(key authority.Key, prev, cur version) (row authority.Row, held bool, err error) {
+	for {
+		if row, err = c.Row(context.Background(), key); err != nil {
+			return row, false, err
+		}
+		held, err = c.holdFor(row, prev, cur)
+		if !errors.Is(err, fence.ErrOvertaken) {
+			return row, held, err
+		}
+	}
 }
 
 func (p *process) concerned(prev, cur version) []authority.Key {
@@ -301,13 +319,9 @@ func (p *process) concerned(prev, cur version) []authority.Key {
 	return keys
 }
 
-// handleFor holds what a version takes away from one row.
-func (c *ports) handleFor(key authority.Key, prev, cur version) (held bool, err error) {
+// holdFor holds what a version takes away from one row.
+func (c *ports) holdFor(row authority.Row, prev, cur version) (held bool, err error) {
 	ctx := context.Background()
-	row, err := c.Row(ctx, key)
-	if err != nil {
-		return false, err
-	}
 	before := prev.spec
 	if prev.uid != cur.uid {
 		before = nil
@@ -327,7 +341,7 @@ func (c *ports) handleFor(key authority.Key, prev, cur version) (held bool, err 
 		other = false
 	}
 	if other {
-		live, err := c.Read(ctx, key)
+		live, err := c.Read(ctx, row.Key)
 		if err != nil {
 			return false, err
 		}
@@ -711,7 +725,7 @@ func (c *ports) compareLive(key authority.Key) error {
 		}
 	}
 	in := reading.Intent
-	unwatched := unwatched(row, in)
+	unwatched := in.Unwatched(row)
 	if unwatched {
 		// Whether somebody has revoked in between, the process that leads may have
 		// watched.
@@ -741,20 +755,6 @@ func (c *ports) compareLive(key authority.Key) error {
 		row = held
 	}
 	return nil
-}
-
-// unwatched tells whether this process has missed versions of a row's approval since
-// the one that was processed.
-func unwatched(row authority.Row, in authority.Intent) bool {
-	a := in.Approval
-	if a == nil || keyFor(a) != row.Key {
-		return false
-	}
-	processed := int64(0)
-	if row.Seen.UID == a.UID {
-		processed = row.Seen.Generation
-	}
-	return a.Generation > processed+1 && (in.WatchedFrom == 0 || in.WatchedFrom > processed+1)
 }
 
 // differing tells whether the objects around an approval are other ones than the

@@ -313,6 +313,9 @@ func testFirstSchema(t *testing.T, d Database) {
 	if row.Revision != 3 || row.Starting || !row.Unproven || row.ApprovedBy != "ann" || row.ApprovedVia != "" || row.ConfirmedBy != "" {
 		t.Errorf("the row is %+v", row)
 	}
+	if row.Seen.Generation != 4 || row.Seen.Recorded() {
+		t.Errorf("the row says what the processed version asked for: %+v", row.Seen)
+	}
 	if round := w.round(); round.StoreID != "the-store" || round.StoreEpoch != 1 || round.Complete || round.Beat != 0 || w.current() {
 		t.Errorf("a round begins with %+v", round)
 	}

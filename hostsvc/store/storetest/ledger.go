@@ -422,7 +422,9 @@ func testRowRoundTrip(t *testing.T, d Database) {
 			ServiceAccountNamespace: "c", ServiceAccountName: "d", ServiceAccountUID: "e", ServiceAccountNamespaceUID: "f",
 			WorkspaceNamespace: "g", WorkspaceNamespaceUID: "h", WorkspaceID: "w", PolicyVersion: "p",
 		},
-		Seen:  authority.Seen{UID: "a", Generation: 4, Gone: true, Revoked: true},
+		Seen: authority.Seen{
+			UID: "a", Generation: 4, Gone: true, Revoked: true, Asked: 5, Until: time.Date(2400, 1, 2, 3, 4, 5, 0, time.UTC),
+		},
 		Actor: authority.Actor{Name: "cy", Assurance: authority.ActorClaimed}, Cause: authority.CauseExpired, Reason: "why ü",
 		ApprovedBy: "di", ApprovedVia: "system:serviceaccount:flux:applier", ConfirmedBy: "ed", IssuedAt: at, UpdatedAt: at.Add(time.Second), AuditID: "ae-1", EventHash: "hash", Unproven: true,
 	}
@@ -452,7 +454,7 @@ func testRowRoundTrip(t *testing.T, d Database) {
 	want := authority.Row{
 		Key: row.Key, Revision: row.Revision, State: row.State, Granted: row.Granted, Declared: row.Declared, Required: row.Required,
 		Allowed: row.Allowed, ExpiresAt: row.ExpiresAt, Gates: row.Gates, Hold: row.Hold, Starting: row.Starting, Sum: row.Sum,
-		Seen: row.Seen, Vector: authority.Vector{ManifestDigest: testDigest},
+		Seen: row.Seen.Unrecorded(), Vector: authority.Vector{ManifestDigest: testDigest},
 	}
 	for _, got := range []*authority.Row{plain, snap, locked} {
 		if !reflect.DeepEqual(*got, want) {
@@ -461,6 +463,19 @@ func testRowRoundTrip(t *testing.T, d Database) {
 	}
 	if missing, err := w.AuthorityRow(t.Context(), key("nowhere")); missing != nil || err != nil {
 		t.Errorf("no row reads as %+v, %v", missing, err)
+	}
+	// A Host of a release that doesn't keep what a version asked for moves the mark.
+	w.close()
+	engine := d.Open(t)
+	tx, err := engine.Begin(t.Context(), "")
+	w.must(err)
+	_, err = tx.Exec(`UPDATE authority SET seen_generation = 5`)
+	w.must(errors.Join(err, tx.Commit(), engine.Close()))
+	moved := row.Seen.Unrecorded()
+	moved.Generation = 5
+	w = openFresh(t, d.Open(t))
+	if got := w.row("w").Seen; got != moved || got.Recorded() {
+		t.Errorf("of a version that was marked without it, the row says what it asked for: %+v", got)
 	}
 }
 
