@@ -58,12 +58,11 @@ func (l *leader) Start(ctx context.Context) error {
 		return nil
 	}
 	for {
-		switch err := l.lead(ctx); {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, fence.ErrOlderStore):
+		err := l.lead(ctx)
+		if errors.Is(err, fence.ErrOlderStore) {
 			continue // which the next comparison notices
-		case err != nil:
+		}
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 		select {
@@ -154,10 +153,15 @@ func (l *leader) beginEpoch(ctx context.Context) error {
 	if err := l.store.BeginEpoch(ctx); err != nil {
 		return fmt.Errorf("begin a new store epoch: %w", err)
 	}
-	if round, err = l.store.BeginRound(ctx); err != nil {
+	begun, err := l.store.BeginRound(ctx)
+	if err != nil {
 		return fmt.Errorf("read the store's identity: %w", err)
 	}
-	return l.marks.write(ctx, known, round.StoreID, round.Beat)
+	if begun.Older || begun.StoreID != round.StoreID || begun.StoreEpoch <= round.StoreEpoch {
+		// The cluster must not come to know a store that no epoch has begun in.
+		return fmt.Errorf("epoch %d of store %s after %d of %s: %w", begun.StoreEpoch, begun.StoreID, round.StoreEpoch, round.StoreID, errStoreBehind)
+	}
+	return l.marks.write(ctx, known, begun.StoreID, begun.Beat)
 }
 
 // resign ends a term whose store isn't what the cluster knows.

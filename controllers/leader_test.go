@@ -73,25 +73,32 @@ type older struct {
 	epoch  uint64
 	term   uint64
 	copied bool
+	// lose loses the store once an epoch has begun in it.
+	lose bool
+	id   string
 }
 
 func (o *older) BeginRound(context.Context) (Round, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return Round{StoreID: "s", StoreEpoch: o.epoch, Older: o.copied}, nil
+	return Round{StoreID: o.id, StoreEpoch: o.epoch, Older: o.copied}, nil
 }
 
 func (o *older) BeginEpoch(context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.epoch, o.copied = o.epoch+1, false
+	if o.lose {
+		o.id, o.epoch, o.lose = "another", 1, false
+	}
 	return nil
 }
 
 func (o *older) Lead(context.Context) (fence.Term, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.term++; o.term == 1 {
+	o.term++
+	if o.term == 1 {
 		o.copied = true // after the comparison with what the cluster knows
 	}
 	return fence.Term{StoreEpoch: o.epoch, LeaderEpoch: o.term}, nil
@@ -123,7 +130,7 @@ func (writes) Create(context.Context, client.Object, ...client.CreateOption) err
 func TestI7_AnOlderCopyUnderALeaderBeginsAnEpoch(t *testing.T) {
 	w := newWorld(t)
 	c := w.cluster()
-	s := &older{ledgerOf: &ledgerOf{w: w}, epoch: 1}
+	s := &older{ledgerOf: &ledgerOf{w: w}, epoch: 1, id: "s"}
 	current := make(chan struct{})
 	close(current)
 	l := newLeader(s, &events{live: w}, c.bindings, c.view, &marks{live: w, writer: writes{}, namespace: "host"},
@@ -167,5 +174,18 @@ func TestI7_AnOlderCopyUnderALeaderBeginsAnEpoch(t *testing.T) {
 	case e := <-began:
 		t.Errorf("another term begins in %+v", e)
 	default:
+	}
+}
+
+// The cluster knows the store that an epoch has begun in. One that is lost in
+// between has begun none.
+func TestI7_NoMarkOfAStoreThatNoEpochHasBegunIn(t *testing.T) {
+	w := newWorld(t)
+	c := w.cluster()
+	s := &older{ledgerOf: &ledgerOf{w: w}, epoch: 1, id: "s", copied: true, lose: true}
+	// No mark can be written: there is no writer.
+	l := newLeader(s, &events{live: w}, c.bindings, c.view, &marks{live: w, namespace: "host"}, nil, logr.Discard())
+	if err := l.beginEpoch(t.Context()); !errors.Is(err, errStoreBehind) {
+		t.Errorf("the store is lost once its epoch has begun: %v", err)
 	}
 }

@@ -171,11 +171,16 @@ func (s *Store) RenewLease(ctx context.Context, round Round, life time.Duration)
 		lease_from = CASE WHEN ` + keep + clock + ` + $4 THEN lease_from ELSE $2 END,
 		lease_until = CASE WHEN ` + keep + clock + ` + $4 THEN lease_until ELSE $3 END,
 		lease_beat = CASE WHEN ` + keep + clock + ` + $4 THEN lease_beat ELSE $5 END
-		WHERE store_epoch = $1 AND $2 <= ` + clock + ` + $4 AND beat >= $5 AND store_id = $6`
+		WHERE store_epoch = $1 AND $2 <= ` + clock + ` + $4 AND beat >= $7 AND store_id = $6`
 	from := round.Begun.UnixMicro()
+	// What this process has seen since the round began counts too.
+	least := round.Beat
+	if seen := s.progress.Load(); seen != nil && seen.storeID == round.StoreID && seen.epoch == round.StoreEpoch {
+		least = max(least, seen.beat)
+	}
 	var renewed progress
 	err = s.run(ctx, lockName{name: leaseLock}, true, func(t *tx) error {
-		n, err := t.exec("renew the lease", statement, int64(round.StoreEpoch), from, from+life.Microseconds(), now, int64(round.Beat), round.StoreID)
+		n, err := t.exec("renew the lease", statement, int64(round.StoreEpoch), from, from+life.Microseconds(), now, int64(round.Beat), round.StoreID, int64(least))
 		if err != nil {
 			return err
 		}
@@ -192,8 +197,8 @@ func (s *Store) RenewLease(ctx context.Context, round Round, life time.Duration)
 			return fmt.Errorf("renew the lease of store %s, now %s: %w", round.StoreID, renewed.storeID, fence.ErrDeposed)
 		case renewed.epoch != round.StoreEpoch:
 			return fmt.Errorf("renew the lease of store epoch %d, now %d: %w", round.StoreEpoch, renewed.epoch, fence.ErrDeposed)
-		case renewed.beat < round.Beat:
-			return fmt.Errorf("renew the lease of a round that began at beat %d, now %d: %w", round.Beat, renewed.beat, fence.ErrOlderStore)
+		case renewed.beat < least:
+			return fmt.Errorf("renew the lease at beat %d, now %d: %w", least, renewed.beat, fence.ErrOlderStore)
 		case n == 0:
 			return fmt.Errorf("renew the lease of a round that began at %s: %w", round.Begun, ErrClockSetBack)
 		}
