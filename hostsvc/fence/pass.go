@@ -201,6 +201,11 @@ func (p *Pass) advance(ctx context.Context, term Term, row authority.Row, out au
 	if err != nil {
 		return authority.Row{}, err
 	}
+	// An event is obeyed, whoever made it and whatever becomes of the store: none is
+	// made of a row that lacks a hold of what was read, or that is another store's.
+	if err := p.Ledger.Check(ctx, term, row); err != nil {
+		return authority.Row{}, fmt.Errorf("check the row before the event of revision %d: %w", event.Row.Revision, err)
+	}
 	err = p.Events.Create(ctx, event)
 	if errors.Is(err, ErrEventExists) {
 		return authority.Row{}, p.obey(ctx, term, row)

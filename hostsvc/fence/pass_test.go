@@ -304,10 +304,11 @@ func TestFence_DeposedLeaderCantFence(t *testing.T) {
 	for _, point := range []string{"row", "read", "create", "created", "fence", "mark"} {
 		t.Run(point, func(t *testing.T) {
 			m, old := leading(t, readTasks)
-			m.edit(func(a *authority.Approval) { a.Reason = "x" })
-			if point != "mark" {
-				m.edit(func(a *authority.Approval) { a.Capabilities, a.SupersedesAct = readTasks|writeTasks, m.row.Act })
-			}
+			m.edit(func(a *authority.Approval) {
+				if a.Reason = "x"; point != "mark" {
+					a.Capabilities, a.SupersedesAct = readTasks|writeTasks, m.row.Act
+				}
+			})
 			before(m, point, func(*controller) error { m.lead(m.start("new")); return nil })
 			if err := old.run(); !errors.Is(err, ErrDeposed) {
 				t.Errorf("a deposed leader's pass: %v", err)

@@ -72,7 +72,9 @@ type Object struct {
 type History interface {
 	// WatchedFrom waits, for a bounded time, until this process's own watch
 	// handler has handled version generation of the object, and returns the
-	// earliest generation from which on it has handled every version; 0 when
+	// earliest generation from which on it has compared every later version with
+	// the one before it: the first that it has handled, or the one before that
+	// where the row had processed it by then (authority.Intent.Unwatched); 0 when
 	// it has not handled that version in time.
 	WatchedFrom(ctx context.Context, object Object, generation int64) (int64, error)
 }
@@ -97,6 +99,9 @@ type Ledger interface {
 	// otherwise has another revision, or has processed another version, than
 	// from: it would cost a grant that is newer than it.
 	Hold(ctx context.Context, from authority.Row, hold authority.Hold) (authority.Row, error)
+	// Check returns the error with which Fence would refuse to go on from the row
+	// read as from, as of now. It writes nothing.
+	Check(ctx context.Context, term Term, from authority.Row) error
 	// Fence replaces the row read as from by to, in one transaction with its
 	// audit entry and outbox event: ErrDeposed unless term is current,
 	// ErrOlderStore where this process has seen the store further on, and

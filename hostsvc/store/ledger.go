@@ -155,6 +155,43 @@ type fencedData struct {
 	Act      string   `json:"act"`
 }
 
+const selectTerm = `SELECT store_epoch, leader_epoch, store_id, beat FROM store`
+
+func scanTerm(r Row) (fence.Term, progress) {
+	term := fence.Term{StoreEpoch: uint64(r.Int(0)), LeaderEpoch: uint64(r.Int(1))}
+	return term, progress{storeID: r.Text(2), epoch: term.StoreEpoch, beat: uint64(r.Int(3))}
+}
+
+// Check implements fence.Ledger.
+func (s *Store) Check(ctx context.Context, term fence.Term, from authority.Row) error {
+	var current fence.Term
+	var now progress
+	row := authority.Row{Key: from.Key}
+	seen := s.progress.Load()
+	err := s.read(ctx, "check an authority row", func(c Conn) error {
+		err := c.Query(selectTerm, func(r Row) error { current, now = scanTerm(r); return nil })
+		if err != nil {
+			return err
+		}
+		return c.Query(selectRecord, func(r Row) error { return scanRecord(r, &row) }, from.Key.InstallationID, from.Key.WorkspaceID)
+	})
+	if err != nil {
+		return err
+	}
+	if err := inForce(term, current, now, seen); err != nil {
+		return err
+	}
+	return stillAs(row, from)
+}
+
+// stillAs refuses a row that isn't the one that from was read as any more.
+func stillAs(row, from authority.Row) error {
+	if row.Revision != from.Revision || !row.Hold.Equal(from.Hold) {
+		return fmt.Errorf("the row is at revision %d: %w", row.Revision, fence.ErrOvertaken)
+	}
+	return nil
+}
+
 // checkTerm refuses a process that no longer leads, and one that has seen the
 // store further on: the rows of an older copy lack what was held since, and its
 // term is the same. The lock makes a new leader wait for fences that have passed
@@ -166,14 +203,24 @@ func (t *tx) checkTerm(term fence.Term) error {
 	var current fence.Term
 	var now progress
 	seen := t.store.progress.Load()
-	err := t.query("read the leader's epoch", `SELECT store_epoch, leader_epoch, store_id, beat FROM store`, func(r Row) error {
-		current = fence.Term{StoreEpoch: uint64(r.Int(0)), LeaderEpoch: uint64(r.Int(1))}
-		now = progress{storeID: r.Text(2), epoch: current.StoreEpoch, beat: uint64(r.Int(3))}
+	err := t.query("read the leader's epoch", selectTerm, func(r Row) error {
+		current, now = scanTerm(r)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	if err := inForce(term, current, now, seen); err != nil {
+		return err
+	}
+	t.store.sees(now)
+	t.epochs = current
+	return nil
+}
+
+// inForce compares a term with the one in force, of a store that is where now says
+// and had been seen at seen before.
+func inForce(term, current fence.Term, now progress, seen *progress) error {
 	if now.behind(seen) {
 		return fmt.Errorf("the store is at beat %d of epoch %d, and was at %d of %d: %w",
 			now.beat, now.epoch, seen.beat, seen.epoch, fence.ErrOlderStore)
@@ -182,8 +229,6 @@ func (t *tx) checkTerm(term fence.Term) error {
 		return fmt.Errorf("term %d of store epoch %d, now %d of %d: %w",
 			term.LeaderEpoch, term.StoreEpoch, current.LeaderEpoch, current.StoreEpoch, fence.ErrDeposed)
 	}
-	t.store.sees(now)
-	t.epochs = current
 	return nil
 }
 
@@ -197,8 +242,8 @@ func (t *tx) overtake(term fence.Term, from authority.Row) (authority.Row, error
 	if err != nil {
 		return authority.Row{}, err
 	}
-	if current.Revision != from.Revision || !current.Hold.Equal(from.Hold) {
-		return authority.Row{}, fmt.Errorf("the row is at revision %d: %w", current.Revision, fence.ErrOvertaken)
+	if err := stillAs(current, from); err != nil {
+		return authority.Row{}, err
 	}
 	return current, nil
 }

@@ -282,12 +282,21 @@ func (t *txn) checkTerm(term fence.Term) error {
 		return err
 	}
 	t.term = true
-	now := t.db.term()
-	switch t.db.w.mutant {
+	return t.db.serves(t.p, term)
+}
+
+// serves refuses a process that no longer leads, and one that has seen the store
+// further on.
+func (d *database) serves(p *process, term fence.Term) error {
+	now := d.term()
+	switch d.w.mutant {
 	case mutantNoLeaderEpoch:
 		now.LeaderEpoch = term.LeaderEpoch
 	case mutantNoStoreEpoch:
 		now.StoreEpoch = term.StoreEpoch
+	}
+	if p.sees(d) && d.w.mutant != mutantTermBeatless {
+		return fmt.Errorf("beat %d of epoch %d, after %+v: %w", d.beat, d.storeEpoch, p.progress, fence.ErrOlderStore)
 	}
 	if now != term {
 		return fmt.Errorf("term %+v, now %+v: %w", term, now, fence.ErrDeposed)

@@ -39,6 +39,9 @@ const (
 	mutantRoundReadsFirst    mutant = "round that reads before t0"
 	mutantNoStoreEpoch       mutant = "store epoch not compared"
 	mutantNoBeat             mutant = "beat not compared"
+	mutantTermBeatless       mutant = "beat not compared by a term"
+	mutantOlderRenewed       mutant = "round that ends in an older copy"
+	mutantEventUnchecked     mutant = "event of a row that has moved"
 	mutantDiffersUnheld      mutant = "row that differs not held"
 	mutantUncompared         mutant = "a row that no round has compared"
 )
@@ -48,7 +51,7 @@ var mutants = []mutant{
 	mutantRepeatableRead, mutantNoLeaderEpoch, mutantActOutside, mutantEventCompared, mutantHoldIsFlag, mutantLaggingHold,
 	mutantOvertakes, mutantStartIsAct, mutantObjectsFirst, mutantHoldNotCompared, mutantRowNarrower, mutantArmed,
 	mutantUnclipped, mutantPredictable, mutantCallerContext, mutantEvicted, mutantLeaseUnchecked, mutantRoundReadsFirst,
-	mutantNoStoreEpoch, mutantNoBeat, mutantDiffersUnheld, mutantUncompared,
+	mutantNoStoreEpoch, mutantNoBeat, mutantTermBeatless, mutantOlderRenewed, mutantEventUnchecked, mutantDiffersUnheld, mutantUncompared,
 }
 
 // adjust draws the kind of schedule that a mistake needs to matter at all; what
@@ -57,8 +60,10 @@ func (m mutant) adjust(p profile, rng *rand.Rand) profile {
 	switch m {
 	case mutantEvicted:
 		p.tokens, p.calls, p.people = true, 6, 20
-	case mutantNoStoreEpoch, mutantNoBeat, mutantRowNarrower:
+	case mutantNoStoreEpoch, mutantNoBeat, mutantOlderRenewed, mutantEventUnchecked, mutantRowNarrower:
 		p.restores, p.often, p.settled, p.faults = true, true, true, 6+rng.IntN(8)
+	case mutantTermBeatless:
+		p = p.copying()
 	case mutantForShare:
 		p.writers, p.calls, p.grants = true, 40, true
 	case mutantRoundReadsFirst:

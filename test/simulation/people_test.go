@@ -55,6 +55,9 @@ func (w *world) somebody() {
 	if w.profile.stuck {
 		does = 25
 	}
+	if w.profile.copies {
+		does = [...]int{6, 13, 17, 18}[does%4]
+	}
 	switch does {
 	case 0, 1, 2, 3:
 		w.api.put(w.draft(readTasks | writeTasks))

@@ -350,6 +350,27 @@ func (c *ports) Hold(_ context.Context, from authority.Row, hold authority.Hold)
 	return held, nil
 }
 
+// Check is a fence's checks, without the locks.
+func (c *ports) Check(_ context.Context, term fence.Term, from authority.Row) error {
+	w := c.p.w
+	switch w.mutant {
+	case mutantEventUnchecked, mutantFenceSkipped, mutantRevisionFromStatus, mutantHoldNotCompared:
+		return nil
+	default:
+	}
+	c.a.at("checks the row")
+	if c.p.noStore {
+		return errNoStore
+	}
+	if err := w.db.serves(c.p, term); err != nil {
+		return err
+	}
+	if row := w.db.row(from.Key); row.Revision != from.Revision || !row.Hold.Equal(from.Hold) {
+		return fmt.Errorf("the row is at revision %d: %w", row.Revision, fence.ErrOvertaken)
+	}
+	return nil
+}
+
 func (c *ports) Fence(ctx context.Context, term fence.Term, from, to authority.Row) error {
 	w := c.p.w
 	if c.rewritten != nil && c.rewritten.Row.Revision == to.Revision {

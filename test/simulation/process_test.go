@@ -40,7 +40,9 @@ type process struct {
 	watch  watch
 	// history is the store and its epoch for which the watch's history counts.
 	history string
-	pod     podState
+	// progress is how far the process has seen the store.
+	progress progress
+	pod      podState
 	// goneUID is the last pod that the watch has shown to be gone, tokens the
 	// reviewed ones and how long they are remembered.
 	goneUID string
@@ -94,7 +96,7 @@ func (p *process) start() {
 	p.cursor, p.listed = [kinds]int{-1, -1, -1, -1, -1}, [kinds]bool{}
 	p.watch, p.pod, p.goneUID, p.tokens = watch{}, podState{}, "", map[string]time.Duration{}
 	p.queue, p.urgent, p.jobs, p.rounds = nil, nil, nil, 0
-	p.history = p.w.db.id + fmt.Sprint(p.w.db.storeEpoch)
+	p.history, p.progress = p.w.db.id+fmt.Sprint(p.w.db.storeEpoch), progress{}
 	p.cache = map[authority.Key]authority.Row{}
 	p.admitted, p.processed = map[versionName]bool{}, map[versionName]bool{}
 	if p.w.db.bound.ID != "" {
@@ -398,8 +400,11 @@ func (p *process) lead(a *actor) {
 		w.db.leaderEpoch++
 		p.forget()
 		p.term, p.again = w.db.term(), false
-		for !p.compare(a) {
+		for !p.again && !p.compare(a) {
 			a.at("compares again")
+		}
+		if p.again {
+			continue
 		}
 		p.view.MarkComplete(view.SourceLedger)
 		p.leading = true
@@ -442,13 +447,19 @@ func (p *process) beginEpoch(a *actor) bool {
 		return false
 	}
 	db := w.db
-	if !known.ahead(db) || w.mutant == mutantNoBeat {
+	older := p.sees(db)
+	if !older && !known.ahead(db) || w.mutant == mutantNoBeat {
 		return true
 	}
 	a.at("begins a store epoch")
 	a.until(func() bool { return !w.db.locked() })
-	if p.noStore || w.db != db {
+	if p.noStore {
 		return false
+	}
+	from := progress{db.id, db.storeEpoch, db.beat}
+	db = w.db
+	if p.progress.id == db.id {
+		db.storeEpoch = max(db.storeEpoch, p.progress.epoch)
 	}
 	db.storeEpoch++
 	db.leaderEpoch++
@@ -459,6 +470,14 @@ func (p *process) beginEpoch(a *actor) bool {
 	a.until(func() bool {
 		return !slices.ContainsFunc(old, func(t *txn) bool { return slices.Contains(db.open, t) })
 	})
+	a.at("reads the store's beat again")
+	if p.noStore {
+		return false
+	}
+	db = w.db
+	if p.sees(db) || db.id != from.id || db.storeEpoch <= from.epoch {
+		return false
+	}
 	a.at("writes the beat")
 	if p.noAPI {
 		return false
@@ -467,6 +486,23 @@ func (p *process) beginEpoch(a *actor) bool {
 		w.api.beat = beat{db.id, db.beat}
 	}
 	return true
+}
+
+// progress is how far a store is.
+type progress struct {
+	id          string
+	epoch, beat uint64
+}
+
+// sees tells whether the process has seen the store further on, and remembers how
+// far it is.
+func (p *process) sees(db *database) (older bool) {
+	now, seen := progress{db.id, db.storeEpoch, db.beat}, p.progress
+	if now.id == seen.id && (now.epoch < seen.epoch || now.epoch == seen.epoch && now.beat < seen.beat) {
+		return true
+	}
+	p.progress = now
+	return false
 }
 
 // ahead tells whether a store is not what the cluster knows, or older.
@@ -500,7 +536,10 @@ func (p *process) compare(a *actor) bool {
 			p.view.SetBinding(w.db.bound)
 		}
 		if err := p.fenceStart(a, event); err != nil {
-			if errors.Is(err, fence.ErrDeposed) {
+			switch {
+			case errors.Is(err, fence.ErrOlderStore):
+				p.again = true
+			case errors.Is(err, fence.ErrDeposed):
 				p.depose(a)
 			}
 			return false
@@ -510,7 +549,11 @@ func (p *process) compare(a *actor) bool {
 	if p.noStore {
 		return false
 	}
-	if w.db.term() != p.term {
+	switch err := w.db.serves(p, p.term); {
+	case errors.Is(err, fence.ErrOlderStore):
+		p.again = true
+		return false
+	case err != nil:
 		p.depose(a)
 	}
 	w.db.completeEpoch = w.db.storeEpoch
@@ -585,8 +628,15 @@ func (p *process) passes(a *actor) {
 		key := p.queue[due].key
 		p.queue = slices.Delete(p.queue, due, due+1)
 		a.at("begins a pass")
-		result, err := p.pass(port, pass, key)
+		term := p.term
+		result, err := p.pass(port, pass, term, key)
 		switch {
+		case errors.Is(err, fence.ErrDeposed) && term != p.term:
+			// It has ended that term itself.
+			p.request(key, w.now+100*time.Millisecond)
+		case errors.Is(err, fence.ErrOlderStore):
+			w.log(a.name, "%v", err)
+			p.again = p.leading
 		case errors.Is(err, fence.ErrDeposed):
 			p.depose(a)
 		case err != nil:
@@ -598,7 +648,7 @@ func (p *process) passes(a *actor) {
 	}
 }
 
-func (p *process) pass(port *ports, pass *fence.Pass, key authority.Key) (fence.Result, error) {
+func (p *process) pass(port *ports, pass *fence.Pass, term fence.Term, key authority.Key) (fence.Result, error) {
 	ctx := context.Background()
 	row, err := port.Row(ctx, key)
 	if err != nil {
@@ -608,7 +658,7 @@ func (p *process) pass(port *ports, pass *fence.Pass, key authority.Key) (fence.
 		err := fmt.Errorf("revision %d was published and the store is at %d: %w", seen, row.Revision, fence.ErrHistoryLost)
 		return fence.Result{}, errors.Join(err, pass.Tell(ctx, key, err))
 	}
-	return pass.Run(ctx, p.term, key)
+	return pass.Run(ctx, term, key)
 }
 
 // freshen runs rounds.
@@ -648,7 +698,7 @@ func (c *ports) round() error {
 		return errNoStore
 	}
 	db, begun, storeEpoch, beats := w.db, w.db.clock(), w.db.storeEpoch, w.db.beat
-	if last.ahead(db) && w.mutant != mutantNoBeat {
+	if older := p.sees(db); (older || last.ahead(db)) && w.mutant != mutantNoBeat {
 		p.again = p.leading
 		return errors.New("the store is not what it was")
 	}
@@ -665,11 +715,19 @@ func (c *ports) round() error {
 	}
 	c.a.at("renews the lease")
 	c.a.until(func() bool { return p.noStore || !w.db.leased() })
+	id := db.id
+	db = w.db
+	least := beats
+	if p.progress.id == id && p.progress.epoch == storeEpoch {
+		least = max(least, p.progress.beat)
+	}
 	switch {
 	case p.noStore:
 		return errNoStore
-	case w.db.storeEpoch != storeEpoch || w.db != db:
+	case db.storeEpoch != storeEpoch || db.id != id:
 		return fence.ErrDeposed
+	case db.beat < least && w.mutant != mutantOlderRenewed:
+		return fence.ErrOlderStore
 	}
 	if db.leaseUntil > begun+lease {
 		return nil
@@ -677,6 +735,7 @@ func (c *ports) round() error {
 	db.leaseFrom, db.leaseUntil, db.leaseBeat = begun, begun+lease, beats
 	db.beat++
 	beats = db.beat
+	p.sees(db)
 	c.a.at("writes the beat")
 	if p.noAPI {
 		return errNoAPI

@@ -59,6 +59,9 @@ type profile struct {
 	tokens bool
 	// restores: the store may be lost or come back older. often: mostly that.
 	restores, often bool
+	// copies: the store is never lost, and older copies of it are put back, while
+	// humans revoke and what keeps the cluster as Git has it heals.
+	copies bool
 	// harsh: humans only take away.
 	harsh bool
 	// deaf: the API server goes away as soon as a human has narrowed something.
@@ -92,6 +95,14 @@ func draw(rng *rand.Rand) profile {
 	if p.writers {
 		p.calls = 12
 	}
+	return p
+}
+
+// copying is the profile with older copies of the store under a grant that is revoked
+// and healed.
+func (p profile) copying() profile {
+	p.copies, p.restores, p.often, p.grants, p.settled, p.deaf = true, true, true, true, true, false
+	p.people, p.faults = 6, 10
 	return p
 }
 
@@ -140,6 +151,9 @@ func worldFor(seed uint64, m mutant, ts *threads) *world {
 	w := &world{threads: ts, seed: seed, rng: rand.New(rand.NewPCG(seed, 0x5eed))}
 	w.profile = draw(w.rng)
 	w.profile.stalls = m == "" && seed%12 == 0
+	if m == "" && seed%12 == 6 {
+		w.profile = w.profile.copying()
+	}
 	if m != "" {
 		w.profile = m.adjust(w.profile, w.rng)
 	}
@@ -513,13 +527,16 @@ func (w *world) restore() {
 	if !w.profile.restores {
 		return
 	}
-	switch n := w.rng.IntN(5); {
+	n := w.rng.IntN(5)
+	if w.profile.copies {
+		n = w.rng.IntN(4)
+	}
+	switch {
 	case n < 2 || w.backup == nil:
 		w.backup = w.db.clone()
 		w.log("store", "a copy is taken at beat %d", w.db.beat)
 	case n < 4:
-		// A copy that the cluster knows no later beat than can't be told from the store.
-		if w.api.beat.storeID != w.backup.id || w.api.beat.beat <= w.backup.beat {
+		if !w.tellable(w.backup) {
 			return
 		}
 		w.log("store", "a copy of beat %d is put back", w.backup.beat)
@@ -528,6 +545,17 @@ func (w *world) restore() {
 		w.log("store", "is lost")
 		w.replaceStore(newDatabase(w, "store-"+fmt.Sprint(w.rng.IntN(1<<30))))
 	}
+}
+
+// tellable tells whether a copy can be told from the store: the cluster knows a later
+// beat, and so does each process that knows the store at all.
+func (w *world) tellable(db *database) bool {
+	for _, p := range w.procs {
+		if seen := p.progress; seen.id == db.id && seen.epoch == db.storeEpoch && seen.beat <= db.beat {
+			return false
+		}
+	}
+	return w.api.beat.storeID == db.id && w.api.beat.beat > db.beat
 }
 
 // replaceStore takes longer than any lease.

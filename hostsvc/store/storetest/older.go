@@ -56,9 +56,11 @@ func testOlderCopy(t testing.TB, d Database) {
 	engine := d.Open(t)
 	w := openOn(t, engine)
 	granted := w.grant("w")
+	w.must(w.Check(t.Context(), w.term, granted))
 	putBack := keep(t, engine)
 	_, err := w.Hold(t.Context(), granted, revoked("approval-1", 2))
 	w.must(err)
+	early := w.round()
 	w.renew(leaseLife)
 	last := w.round()
 	if last.Older {
@@ -73,6 +75,7 @@ func testOlderCopy(t testing.TB, d Database) {
 	refused := func(when string) {
 		t.Helper()
 		for what, err := range map[string]error{
+			"a check":                   w.Check(t.Context(), w.term, granted),
 			"a fence":                   w.Fence(t.Context(), w.term, granted, regrant),
 			"a mark":                    w.MarkSeen(t.Context(), w.term, granted, authority.Seen{UID: "approval-1", Generation: 3}),
 			"a start":                   w.FenceStart(t.Context(), w.term, authority.Event{Row: regrant}),
@@ -93,8 +96,10 @@ func testOlderCopy(t testing.TB, d Database) {
 		}
 	}
 	refused("in an older copy")
-	_, err = w.RenewLease(t.Context(), last, leaseLife)
-	w.wantErr("the end of a round that began before", err, fence.ErrOlderStore)
+	for what, round := range map[string]store.Round{"the last round": last, "one that began at the copy's beat": early} {
+		_, err = w.RenewLease(t.Context(), round, leaseLife)
+		w.wantErr("the end of "+what, err, fence.ErrOlderStore)
+	}
 	// Another term is of the same epoch, whoever began it.
 	w.term, err = w.Lead(t.Context())
 	w.must(err)

@@ -49,6 +49,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"I5_LinearizableWhileTheLeaseEnds", func(t *testing.T, d Database) { testLinearizableLease(t, openAt(t, d.Open(t), time.Now)) }},
 		{"I5_RowBeforeTheLockIsCurrent", testRowBeforeLock},
 		{"I5_DeposedLeader", testDeposed},
+		{"I7_Check", testCheck},
 		{"I5_LeaseAndCompleteEpoch", testLease},
 		{"I5_LeaseRenewal", testRenewal},
 		{"I5_NoCommitAfterTheLease", testLateCommit},
