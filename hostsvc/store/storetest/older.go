@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/command"
@@ -114,6 +115,36 @@ func testOlderCopy(t testing.TB, d Database) {
 	w.must(w.FenceStart(t.Context(), w.term, authority.Event{Row: regrant}))
 	if round := w.round(); round.Older || round.Beat > last.Beat {
 		t.Errorf("in another epoch, a round begins with %+v after %+v", round, last)
+	}
+}
+
+// Whoever serves calls from an older copy serves them for no longer than it was
+// leased when it was taken, which is before whatever it lacks.
+func testOlderLease(t *testing.T, d Database) {
+	const life = 500 * time.Millisecond
+	engine := d.Open(t)
+	w := openFresh(t, engine)
+	var err error
+	w.term, err = w.Lead(t.Context())
+	w.must(err)
+	w.must(w.Complete(t.Context(), w.term))
+	w.renew(life)
+	leased := w.round().LeasedUntil
+	putBack := keep(t, engine)
+	w.renew(time.Hour)
+	if !w.current() {
+		t.Fatal("the store vouches for nothing")
+	}
+	putBack()
+	round := w.round()
+	if !round.Older || !round.LeasedUntil.Equal(leased) {
+		t.Errorf("in a copy that was leased until %s, a round begins with %+v", leased, round)
+	}
+	_, err = w.RenewLease(t.Context(), round, time.Hour)
+	w.wantErr("a round in an older copy", err, fence.ErrOlderStore)
+	w.lapse(life)
+	if w.current() {
+		t.Error("an older copy vouches for its rows after its lease")
 	}
 }
 

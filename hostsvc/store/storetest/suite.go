@@ -60,6 +60,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"I5_StoreEpoch", testStoreEpoch},
 		{"I5_StoreEpochWaitsForWriters", testStoreEpochWaits},
 		{"I7_OlderCopyUnderALeader", func(t *testing.T, d Database) { testOlderCopy(t, d) }},
+		{"I5_OlderCopyKeepsItsLease", testOlderLease},
 		{"I7_CopyOfAnEarlierEpoch", func(t *testing.T, d Database) { testOlderEpoch(t, d) }},
 		{"I3_Claim", testClaim},
 		{"I6_Adopt", testAdopt},
