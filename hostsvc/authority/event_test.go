@@ -98,6 +98,23 @@ func TestEvent_DigestCoversEveryField(t *testing.T) {
 	}
 }
 
+// An event of before Seen.Asked has the digest that it was written with, and says
+// that it doesn't know.
+func TestEvent_OneOfBeforeAskedKeepsItsDigest(t *testing.T) {
+	e := fullEvent(t)
+	e.Row.Seen = e.Row.Seen.Unrecorded()
+	e.DecisionDigest = "9c5961484a90bf5a1756bd36971991f54f11f223565529c32dd755f7146d42a6"
+	if err := e.Verify(); err != nil {
+		t.Error(err)
+	}
+	if got := e.Hash(); got != "6471690ef23e636bcdb8684f49cd53747217a0e384cbc120154f7a529d0b2fbf" {
+		t.Errorf("its link is %s", got)
+	}
+	if e.Rebuilt().Seen.Recorded() {
+		t.Error("it says what the processed version asked for")
+	}
+}
+
 func TestEvent_Chain(t *testing.T) {
 	e := fullEvent(t)
 	if err := e.Verify(); err != nil {

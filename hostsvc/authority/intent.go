@@ -50,7 +50,8 @@ type Intent struct {
 	Workspace *Workspace
 	Policy    Policy
 	// WatchedFrom is the earliest generation of Approval from which on this
-	// process has handled every version; 0 when it has not handled this one.
+	// process has compared every later version, up to this one, with the version
+	// before it; 0 when it has not handled this one.
 	// Compute and Narrowings need it (Unwatched): without it, an approval that
 	// has grown by two generations counts as revoked in between.
 	WatchedFrom int64
@@ -194,7 +195,7 @@ func (in Intent) GatesAround() Gates {
 // for, and so does for the very next one (Seen). So the history of an approval that
 // has grown by two or more is known to who watched from the processed version on,
 // that version included: who began to watch one later has never seen what that one
-// took away.
+// took away. Whether it did is not known, so it counts as revoked.
 func (in Intent) Unwatched(row Row) bool {
 	a := in.speaking(row.Key)
 	if a == nil {

@@ -334,6 +334,96 @@ func TestI7_AWaitingGrantThatWasTakenBackStaysBack(t *testing.T) {
 	}
 }
 
+// What waits for its digest is nowhere but in the spec. Taken back while no process
+// runs, by one version, it stays back when the one of before comes again: the row
+// says what that asked for.
+func TestI7_AWaitingGrantThatWasTakenBackUnwatchedStaysBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Approval)
+		moves  bool
+	}{
+		"fewer capabilities": {func(a *Approval) { a.Capabilities = readTasks }, true},
+		"another one":        {func(a *Approval) { a.Capabilities = readTasks | sessions }, true},
+		"an earlier end":     {func(a *Approval) { a.ExpiresAt = a.ExpiresAt.Add(-time.Minute) }, true},
+		"without the IDs that this Host doesn't know": {func(a *Approval) { a.Unknown = nil }, true},
+		"an end that is the same instant":             {func(a *Approval) { a.ExpiresAt = a.ExpiresAt.In(time.FixedZone("", 3600)) }, false},
+		"more":                                        {func(a *Approval) { a.Capabilities |= sessions; a.ExpiresAt = time.Time{} }, false},
+		"another reason":                              {func(a *Approval) { a.Reason = "spelled better" }, false},
+	} {
+		for _, approvedBefore := range []bool{false, true} {
+			for _, held := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, approved before %v, held %v", name, approvedBefore, held), func(t *testing.T) {
+					w := newWorld(t)
+					end := w.now.Add(time.Hour)
+					if approvedBefore {
+						spec := w.spec(readTasks)
+						spec.ExpiresAt = end
+						w.apply(spec)
+						w.settle()
+					}
+					waits := w.spec(readTasks | writeTasks)
+					waits.ManifestDigest, waits.ExpiresAt, waits.Unknown = digestOf(2), end, []string{"host.v2.read:moons"}
+					w.apply(waits)
+					w.settle()
+					w.down()
+					act := w.row.Act
+					w.edit(c.change)
+					if held {
+						w.up()
+					}
+					// Without a hold, the next revision takes the name all the same.
+					out := Compute(w.row, w.intent(), w.now, "x")
+					if out.Changed != c.moves || (out.Next.Act != act) != c.moves {
+						t.Errorf("computed %+v", out.Next)
+					}
+					if (w.row.Hold != nil) != (held && c.moves) {
+						t.Errorf("held %+v", w.row.Hold)
+					}
+					if !held {
+						w.up()
+					}
+					w.settle()
+					if (w.row.Act != act) != c.moves {
+						t.Errorf("the act was %q: %+v", act, w.row)
+					}
+					if c.moves {
+						w.apply(waits)
+					}
+					w.manifest(digestOf(2))
+					w.settle()
+					if fires := w.row.Granted&writeTasks != 0; fires == c.moves {
+						t.Errorf("it fires: %v; row %+v", fires, w.row)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Of a row or an event of before Seen.Asked, nobody knows whether what follows takes
+// anything away: the name moves, and what is granted stays. Processing the same
+// version again tells.
+func TestI7_WhatIsNotRecordedCountsAsNarrowed(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		w := granted(t, readTasks)
+		act := w.row.Act
+		w.down()
+		w.row.Seen = w.row.Seen.Unrecorded()
+		if again {
+			w.up()
+			w.settle()
+			w.down()
+		}
+		w.edit(func(a *Approval) { a.Reason = "spelled better" })
+		w.up()
+		w.settle()
+		w.wantEffective(readTasks)
+		if moved := w.row.Act != act; moved == again {
+			t.Errorf("processed again: %v, the act moved: %v", again, moved)
+		}
+	}
+}
+
 // A lagging view of an old revocation must not cost a fresh grant for good.
 func TestHold_AnOldVersionHoldsNothing(t *testing.T) {
 	w := granted(t, readTasks)

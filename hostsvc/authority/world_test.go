@@ -2,6 +2,7 @@ package authority
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +62,8 @@ type world struct {
 	pending []*Approval
 	// generations are those that this process has handled, by UID.
 	generations map[string]map[int64]bool
+	// spoke are the objects of which it has handled a version that names the key.
+	spoke map[string]bool
 
 	objects int
 	names   int
@@ -78,6 +81,8 @@ type world struct {
 	// the narrowing of a version does not spend the name it uses itself.
 	narrowedBy Seen
 	before     int
+	// beforeObject is what narrowed and before were when the object was created.
+	beforeObject [2]int
 
 	outcome Outcome
 }
@@ -87,7 +92,8 @@ func newWorld(t fataler) *world {
 		t: t, now: epoch, watching: true, policy: Policy{Version: "p1", Allowed: contract.AllCapabilities},
 		workspace: &Workspace{ID: testKey.WorkspaceID, Namespace: "team", NamespaceUID: "ns-1"},
 		acts:      map[string]bool{"": true}, firstApplied: map[string]int{}, generations: map[string]map[int64]bool{},
-		row: Row{Key: testKey},
+		spoke: map[string]bool{},
+		row:   Row{Key: testKey},
 	}
 	w.installation = &Installation{
 		UID: "inst-uid", ID: testKey.InstallationID, Name: "plugin", Version: "1",
@@ -147,7 +153,9 @@ func (w *world) apply(spec Approval) {
 		spec.UID, spec.Generation = before.UID, before.Generation+1
 	}
 	w.applied = append(w.applied, spec)
-	if before != nil && w.watching && !w.lagging && humanNarrowed(before, &spec) {
+	if before == nil {
+		w.beforeObject = [2]int{w.narrowed, w.before}
+	} else if humanNarrowed(before, &spec) {
 		w.humanNarrows(spec.UID, spec.Generation)
 	}
 	if _, known := w.firstApplied[manifestKey(spec)]; !known {
@@ -184,10 +192,13 @@ func (w *world) edit(change func(*Approval)) {
 
 func (w *world) remove() {
 	w.tick++
-	// An object that no pass and no handler ever saw can't be missed: that hole is told in
-	// the docs.
-	known := w.watching && !w.lagging || w.row.Seen.UID == w.approval.UID && !w.row.Seen.Gone
-	if known && w.approval.mismatch(testKey) == MismatchNone {
+	// An object that no pass and no handler ever saw speak for the key can't be missed,
+	// nor what humans took away from it: that hole is told in the docs.
+	uid := w.approval.UID
+	switch known := w.watching && !w.lagging && w.spoke[uid] || w.row.Seen.UID == uid && !w.row.Seen.Gone; {
+	case !known:
+		w.narrowed, w.before, w.narrowedBy = w.beforeObject[0], w.beforeObject[1], Seen{}
+	case w.approval.mismatch(testKey) == MismatchNone:
 		w.humanNarrows("", 0)
 	}
 	w.approval = nil
@@ -229,6 +240,7 @@ func (w *world) handle(cur *Approval) {
 			w.generations[cur.UID] = map[int64]bool{}
 		}
 		w.generations[cur.UID][cur.Generation] = true
+		w.spoke[cur.UID] = w.spoke[cur.UID] || cur.mismatch(testKey) == MismatchNone
 	}
 	if !confirmed {
 		return
@@ -259,7 +271,7 @@ func ptr[T any](v T) *T { return &v }
 // down stops the process; up starts one that knows nothing but the row.
 func (w *world) down() {
 	w.watching, w.handled, w.watchedFrom, w.lagging, w.pending = false, nil, 0, false, nil
-	w.generations = map[string]map[int64]bool{}
+	w.generations, w.spoke = map[string]map[int64]bool{}, map[string]bool{}
 }
 
 func (w *world) up() {
@@ -519,7 +531,7 @@ func (w *world) fork() *world {
 	}
 	c.events, c.applied = slices.Clone(w.events), slices.Clone(w.applied)
 	c.pending = slices.Clone(w.pending)
-	c.generations = map[string]map[int64]bool{}
+	c.generations, c.spoke = map[string]map[int64]bool{}, maps.Clone(w.spoke)
 	for uid, known := range w.generations {
 		c.generations[uid] = map[int64]bool{}
 		for g := range known {

@@ -367,5 +367,27 @@ func disasters() []Row {
 				p.Start()
 			}, Want{Events: []string{"Revoke Human"}, State: "Revoked", Renamed: true}},
 		}},
+		{"a grant that waits, taken back while nobody watches", "authority.md, acts: narrowing by edit moves the act; I7", []Step{
+			{"a human grants one", func(p *Play) { p.Grant(readTasks) },
+				Want{Events: []string{"Grant Human"}, State: "Active", Effective: set(readTasks), Renamed: true}},
+			{"an upgrade is tried", func(p *Play) { p.Edit(packageWith("2.0.0", readTasks, writeTasks, readInbox)) },
+				Want{Events: []string{"UpgradeReview ManifestChanged"}, State: "Active", Effective: set(readTasks)}},
+			{"it is rolled back", func(p *Play) { p.Last = p.Draft(readTasks, writeTasks); p.Edit(packageV1()) },
+				Want{Events: []string{"UpgradeReview ManifestChanged"}, State: "Active", Effective: set(readTasks)}},
+			{"a human grants the other one to the upgrade", func(p *Play) { p.Again() },
+				unchanged("Active", "DigestNotInForce", readTasks)},
+			{"a human takes that back while we are down", func(p *Play) {
+				p.Stop()
+				p.Change(func(a *authority.Approval) { a.Capabilities = set(readTasks) })
+				p.Start()
+			}, Want{Events: []string{"Narrow Human"}, State: "Active", Effective: set(readTasks), Renamed: true}},
+			{"the manifest from before comes back", func(p *Play) {
+				p.Change(func(a *authority.Approval) { a.Capabilities = set(readTasks, writeTasks) })
+			}, unchanged("Active", "ActAlreadyUsed", readTasks)},
+			{"it is upgraded", func(p *Play) { p.Edit(packageWith("2.0.0", readTasks, writeTasks, readInbox)) },
+				Want{Events: []string{"UpgradeReview ManifestChanged"}, State: "Active", Effective: set(readTasks), Review: "ActAlreadyUsed"}},
+			{"a human grants both", func(p *Play) { p.Grant(readTasks, writeTasks) },
+				Want{Events: []string{"Grant Human"}, State: "Active", Effective: set(readTasks, writeTasks), Renamed: true}},
+		}},
 	}
 }
