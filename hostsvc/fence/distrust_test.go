@@ -65,3 +65,21 @@ func TestI7_AVersionThatNobodyCheckedIsDistrustedBeforeItIsSeen(t *testing.T) {
 		})
 	}
 }
+
+// A row of before the store kept what a version asked for gets it with the next
+// pass. The version was seen long ago: whether it was checked was settled then, and
+// is not asked again while the policies happen not to be proven.
+func TestI7_AVersionThatWasSeenIsNotDistrustedLater(t *testing.T) {
+	m, c := leading(t, readTasks)
+	waits := m.spec(readTasks | sessions)
+	waits.ManifestDigest = digestOf(1)
+	m.apply(waits)
+	m.runs(c)
+	seen := m.row.Seen
+	m.row.Seen = seen.Unrecorded()
+	m.approval.Checked = false
+	m.runs(c) // the model refuses to distrust
+	if m.row.Seen != seen {
+		t.Errorf("the row has seen %+v, want %+v", m.row.Seen, seen)
+	}
+}
