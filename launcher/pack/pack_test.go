@@ -404,54 +404,94 @@ func TestManifestsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, a package is refused with a kind that is known and leaves
-// nothing, or every file of it is the one that its list says.
+func fuzzLimits() limits {
+	bounds := packageLimits()
+	bounds.file, bounds.total, bounds.stream, bounds.entries, bounds.checksums = 1<<20, 1<<20, 2<<20, 100, 1<<16
+	return bounds
+}
+
 func FuzzUnpack(f *testing.F) {
 	f.Add(tarball(f, listed(files()...)...))
 	f.Add(tarball(f, append(listed(files()...), entry{name: "../x", text: "x"})...))
 	f.Add(tarball(f, append(listed(files()...), entry{name: "l", kind: tar.TypeSymlink, link: "/etc"})...))
 	f.Add(tarball(f, append(listed(files()...), entry{name: "manifest.yaml/x", text: "x"})...))
 	f.Add(tarball(f, append(listed(files()...), entry{name: "d", kind: tar.TypeFifo})...)[:1500])
-	bounds := packageLimits()
-	bounds.file, bounds.total, bounds.stream, bounds.entries, bounds.checksums = 1<<20, 1<<20, 2<<20, 100, 1<<16
-	f.Fuzz(func(t *testing.T, text []byte) {
-		around := t.TempDir()
-		folder := filepath.Join(around, "plugins")
-		file := filepath.Join(around, "package")
-		if err := os.WriteFile(file, zip(t, text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got, err := install(folder, file, nil, platform, bounds)
-		if err != nil {
-			known := false
-			for _, kind := range []error{
-				ErrManifest, ErrNoChecksums, ErrNotListed, ErrChecksum, ErrUnsafePath, ErrPlatform, ErrFormat, ErrTooLarge, ErrSignature,
-			} {
-				known = known || errors.Is(err, kind)
+	f.Fuzz(refusedOrRight)
+}
+
+// FuzzEntry adds two entries of any kind to a good package, and lists them.
+func FuzzEntry(f *testing.F) {
+	f.Add("more", "x", byte(tar.TypeReg), "", "more/less", byte(tar.TypeReg))
+	f.Add("l", "", byte(tar.TypeSymlink), "/etc", "l/x", byte(tar.TypeReg))
+	f.Add("ui/../../x", "x", byte(tar.TypeReg), "", "./ui//x", byte(tar.TypeReg))
+	f.Add("checksums.txt.sig", "x", byte(tar.TypeReg), "", "d", byte(tar.TypeDir))
+	f.Fuzz(func(t *testing.T, name, text string, kind byte, link, second string, secondKind byte) {
+		var buffer bytes.Buffer
+		w := tar.NewWriter(&buffer)
+		for _, e := range listed(append(files(), entry{name: name, text: text}, entry{name: second, text: text})...) {
+			header := &tar.Header{Name: e.name, Typeflag: tar.TypeReg, Size: int64(len(e.text))}
+			switch e.name {
+			case name:
+				header.Typeflag, header.Linkname = kind, link
+			case second:
+				header.Typeflag = secondKind
 			}
-			if !known {
-				t.Errorf("an error without a kind: %v", err)
+			if header.Typeflag != tar.TypeReg {
+				header.Size = 0
+			}
+			if w.WriteHeader(header) != nil {
+				return // what can't be written can't be read
+			}
+			if header.Size > 0 {
+				if _, err := w.Write([]byte(e.text)); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-		names, readErr := os.ReadDir(around)
-		if readErr != nil || len(names) != 2 {
-			t.Fatalf("%d names beside the folder, %v", len(names), readErr)
-		}
-		inside, readErr := os.ReadDir(folder)
-		if readErr != nil {
-			t.Fatal(readErr)
-		}
-		if err != nil {
-			if len(inside) != 0 {
-				t.Fatalf("a refused package left %s", inside[0].Name())
-			}
-			return
-		}
-		if len(inside) != 1 || inside[0].Name() != got.Manifest.ID {
-			t.Fatalf("installed %s and left %d names", got.Manifest.ID, len(inside))
-		}
-		checkTree(t, got.Dir)
+		refusedOrRight(t, buffer.Bytes())
 	})
+}
+
+// refusedOrRight demands that whatever the bytes, a package is refused with a
+// kind that is known and leaves nothing, or every file of it is the one that its
+// list says.
+func refusedOrRight(t *testing.T, text []byte) {
+	around := t.TempDir()
+	folder := filepath.Join(around, "plugins")
+	file := filepath.Join(around, "package")
+	if err := os.WriteFile(file, zip(t, text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := install(folder, file, nil, platform, fuzzLimits())
+	if err != nil {
+		known := false
+		for _, kind := range []error{
+			ErrManifest, ErrNoChecksums, ErrNotListed, ErrChecksum, ErrUnsafePath, ErrPlatform, ErrFormat, ErrTooLarge, ErrSignature,
+		} {
+			known = known || errors.Is(err, kind)
+		}
+		if !known {
+			t.Errorf("an error without a kind: %v", err)
+		}
+	}
+	names, readErr := os.ReadDir(around)
+	if readErr != nil || len(names) != 2 {
+		t.Fatalf("%d names beside the folder, %v", len(names), readErr)
+	}
+	inside, readErr := os.ReadDir(folder)
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	if err != nil {
+		if len(inside) != 0 {
+			t.Fatalf("a refused package left %s", inside[0].Name())
+		}
+		return
+	}
+	if len(inside) != 1 || inside[0].Name() != got.Manifest.ID {
+		t.Fatalf("installed %s and left %d names", got.Manifest.ID, len(inside))
+	}
+	checkTree(t, got.Dir)
 }
 
 func checkTree(t *testing.T, folder string) {
