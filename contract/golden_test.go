@@ -24,6 +24,9 @@ func vocabulary() map[string][]string {
 	for _, r := range Reasons() {
 		lines["reason"] = append(lines["reason"], fmt.Sprintf("reason %s parent %s retry %s", r.Reason, r.Parent, r.Retry))
 	}
+	for i := range legacyCount {
+		lines["legacy"] = append(lines["legacy"], fmt.Sprintf("legacy %s", i))
+	}
 	return lines
 }
 

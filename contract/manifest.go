@@ -9,14 +9,16 @@ import (
 // human reviews. The version is not in it; a new version is an upgrade review
 // whether or not the digest moved.
 type Manifest struct {
-	PluginID       string               `json:"pluginID"`
-	Capabilities   []DeclaredCapability `json:"capabilities"`
-	MinHostVersion string               `json:"minHostVersion,omitempty"`
+	PluginID     string               `json:"pluginID"`
+	Capabilities []DeclaredCapability `json:"capabilities"`
+	// Legacy is the v1 part. One that declares nothing has the digest of none.
+	Legacy         *LegacyDeclaration `json:"legacy,omitempty"`
+	MinHostVersion string             `json:"minHostVersion,omitempty"`
 }
 
 // Digest returns ManifestDigestPrefix + SHA-256 of the RFC 8785 canonical JSON
-// of the manifest with its capabilities sorted by ID. The order in which a
-// package lists them is therefore irrelevant.
+// of the manifest with its capabilities sorted by ID and its lists of v1 as sets.
+// The order in which a package lists them is therefore irrelevant.
 func (m Manifest) Digest() (string, error) {
 	m.Capabilities = slices.Clone(m.Capabilities)
 	if m.Capabilities == nil {
@@ -25,6 +27,7 @@ func (m Manifest) Digest() (string, error) {
 	slices.SortFunc(m.Capabilities, func(a, b DeclaredCapability) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Reason, b.Reason), compareBool(a.Required, b.Required))
 	})
+	m.Legacy = m.Legacy.canonical()
 	digest, err := CanonicalDigest(m)
 	if err != nil {
 		return "", err

@@ -267,7 +267,7 @@ func accepted(e *examined, lost string) metav1.Condition {
 		return no(v1alpha1.ReasonHistoryLost, lost)
 	case len(e.unknown) > 0:
 		return no(v1alpha1.ReasonUnknownCapability,
-			"spec.manifest.capabilities: this Host doesn't have "+shorten(strings.Join(e.unknown, ", "))+"; a newer Host may")
+			"spec.manifest: this Host doesn't have "+shorten(strings.Join(e.unknown, ", "))+"; a newer Host may")
 	case e.HostVersionUnsupported:
 		return no(string(v1alpha1.GateHostVersionUnsupported),
 			"spec.manifest.minHostVersion is above "+kinds.HostLevel+", the level of this Host")

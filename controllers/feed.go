@@ -97,7 +97,11 @@ func (f *feed) installation(object client.Object, deleted bool) {
 		// Without a digest its vector equals no row's.
 		f.log.Error(err, "An installation can't be read", "installation", o.Name)
 	}
-	f.view.SetInstallation(view.Installation{Installation: installation, PluginID: o.Spec.PluginID})
+	seen := view.Installation{Installation: installation, PluginID: o.Spec.PluginID, Generation: o.Generation}
+	if err == nil {
+		seen.Legacy = kinds.LegacyOf(o)
+	}
+	f.view.SetInstallation(seen)
 }
 
 func (f *feed) namespace(object client.Object, deleted bool) {

@@ -137,6 +137,9 @@ func (r *rounds) turn(ctx context.Context) error {
 	if err := r.bindings.load(ctx); err != nil {
 		return err
 	}
+	if err := r.refresh(ctx); err != nil {
+		return err
+	}
 	if !leads && round.LeasedUntil.Sub(round.Begun) > r.life-r.every*3/2 {
 		return nil // another replica's rounds come in time
 	}

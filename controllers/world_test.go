@@ -151,13 +151,18 @@ func (w *world) List(_ context.Context, into client.ObjectList, options ...clien
 			list.Items = []v1alpha1.PluginInstallation{*w.installation.DeepCopy()}
 		}
 	case *metav1.PartialObjectMetadataList:
-		if list.Kind == "NamespaceList" {
+		switch {
+		case list.Kind == "NamespaceList":
 			for _, n := range w.namespaces {
 				if o.LabelSelector == nil || n.Labels[v1alpha1.LabelWorkspaceID] != "" {
 					list.Items = append(list.Items, *n.DeepCopy())
 				}
 			}
-		} else if w.approval != nil {
+		case list.Kind == "PluginInstallationList":
+			if w.installation != nil {
+				list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: *w.installation.ObjectMeta.DeepCopy()}}
+			}
+		case w.approval != nil:
 			list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: *w.approval.ObjectMeta.DeepCopy()}}
 		}
 	default:

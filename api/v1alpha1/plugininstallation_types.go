@@ -1,11 +1,17 @@
 package v1alpha1
 
 import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // PluginInstallationSpec is what the platform admin asks for.
+//
+// A grant for a v1 writer never waits for its declaration: an upgrade would else
+// make it work with no human act.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.compatibility) || !has(self.compatibility.legacyWriters) || self.compatibility.legacyWriters.all(w, has(self.manifest.legacy) && has(self.manifest.legacy.apiWrite) && w.resource in self.manifest.legacy.apiWrite)",message="each resource of legacyWriters must be declared in spec.manifest.legacy.apiWrite; take away the grant that isn't",fieldPath=".compatibility.legacyWriters"
 type PluginInstallationSpec struct {
 	// pluginID is the package's own ID, 1 to 128 characters: lower-case letters,
 	// digits, `.`, `_` and `-`, beginning with a letter or digit. Immutable.
@@ -47,6 +53,31 @@ type PluginInstallationSpec struct {
 	//
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
+
+	// config is the operator's values for the plugin's configuration, an object of
+	// at most 64 members and 64 KiB. It must fit manifest.configSchema. What that
+	// marks as secret can't stand here: secretRefs has it. Example:
+	// `{channel: standup, daysAhead: 2}`.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Config *apiextensionsv1.JSON `json:"config,omitempty"`
+
+	// secretRefs give the values of the configuration that are secret, at most 32,
+	// each property once.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	SecretRefs []SecretReference `json:"secretRefs,omitempty"`
+
+	// compatibility is what plugins of before need, granted to this installation.
+	//
+	// +optional
+	Compatibility *Compatibility `json:"compatibility,omitempty"`
 }
 
 // PluginManifest is the part of a plugin's package that humans review and that
@@ -70,6 +101,24 @@ type PluginManifest struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})(\.(0|[1-9][0-9]{0,5}))?$`
 	MinHostVersion string `json:"minHostVersion,omitempty"`
+
+	// legacy is what the package declares for the shipped v1 methods. Absent: it
+	// calls none that needs a declaration.
+	//
+	// +optional
+	Legacy *LegacyManifest `json:"legacy,omitempty"`
+
+	// configSchema is the JSON Schema of spec.config, an object of at most 64
+	// members and 64 KiB. A property with `secret: true` or `format: password` is
+	// secret; the formats `agent-profile` and `textarea` say how people edit a
+	// text. It isn't part of the digest. Example:
+	// `{type: object, properties: {daysAhead: {type: integer, minimum: 1}}}`.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:pruning:PreserveUnknownFields
+	ConfigSchema *apiextensionsv1.JSON `json:"configSchema,omitempty"`
 }
 
 // ManifestCapability is one declared capability.
@@ -140,7 +189,8 @@ type PluginInstallationStatus struct {
 	InstallationID string `json:"installationID,omitempty"`
 
 	// manifestDigest is `v1:` and the SHA-256, in lower-case hex, over the
-	// canonical JSON of pluginID and manifest. Approvals name it.
+	// canonical JSON of pluginID and of the manifest's capabilities, legacy and
+	// minHostVersion. Approvals name it.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=67

@@ -57,8 +57,7 @@ func capabilitiesOf(ids []v1alpha1.CapabilityID) (set contract.CapabilitySet, un
 
 // InstallationOf translates an installation object by itself: the conflict and
 // the changed principal depend on other objects and stay false. unknown lists
-// the declared IDs that this Host doesn't have; such a package needs a newer
-// Host.
+// what is declared and this Host doesn't have; such a package needs a newer Host.
 func InstallationOf(o *v1alpha1.PluginInstallation) (installation authority.Installation, unknown []string, err error) {
 	installation = authority.Installation{
 		UID: string(o.UID), ID: o.Status.InstallationID, Name: o.Name, Version: o.Spec.Version, Suspended: o.Spec.Suspend,
@@ -67,7 +66,9 @@ func InstallationOf(o *v1alpha1.PluginInstallation) (installation authority.Inst
 		ServiceAccountUID:          string(o.Status.ServiceAccountUID),
 		ServiceAccountNamespaceUID: string(o.Status.NamespaceUID),
 	}
-	manifest := contract.Manifest{PluginID: o.Spec.PluginID, MinHostVersion: o.Spec.Manifest.MinHostVersion}
+	manifest := contract.Manifest{
+		PluginID: o.Spec.PluginID, Legacy: legacyOf(o.Spec.Manifest.Legacy), MinHostVersion: o.Spec.Manifest.MinHostVersion,
+	}
 	for _, declared := range o.Spec.Manifest.Capabilities {
 		manifest.Capabilities = append(manifest.Capabilities, contract.DeclaredCapability{
 			ID: string(declared.ID), Required: declared.Required, Reason: declared.Reason,
@@ -82,6 +83,8 @@ func InstallationOf(o *v1alpha1.PluginInstallation) (installation authority.Inst
 			installation.Required |= contract.SetOf(c)
 		}
 	}
+	_, unknownLegacy := manifest.Legacy.Set()
+	unknown = append(unknown, unknownLegacy...)
 	if installation.ManifestDigest, err = manifest.Digest(); err != nil {
 		return installation, unknown, fmt.Errorf("digest the manifest of installation %s: %w", o.Name, err)
 	}

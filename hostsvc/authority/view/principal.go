@@ -46,4 +46,5 @@ func (v *View) renewPrincipals() {
 		principals[claimed] = principal
 	}
 	v.principals.Store(&principals)
+	v.renewLegacy(principals)
 }

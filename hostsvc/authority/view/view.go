@@ -4,6 +4,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/kandev/plugin-host/hostsvc/authority"
 )
@@ -39,6 +40,14 @@ var sourceNames = [...]struct {
 type Installation struct {
 	authority.Installation
 	PluginID string
+	// Generation is that of the object.
+	Generation int64
+	Legacy     authority.LegacyTerms
+}
+
+func (i Installation) equal(other Installation) bool {
+	return i.Installation == other.Installation && i.PluginID == other.PluginID && i.Generation == other.Generation &&
+		i.Legacy.Equal(other.Legacy)
 }
 
 // Namespace is a watched namespace.
@@ -56,11 +65,13 @@ type Place struct {
 
 // View is safe for concurrent use. Readers never wait for writers.
 type View struct {
-	// cells and principals are what readers use; they are replaced, never
+	// cells, principals and legacy are what readers use; they are replaced, never
 	// changed.
 	cells      atomic.Pointer[map[string]*installationCells]
 	unknown    atomic.Pointer[authority.Observed]
 	principals atomic.Pointer[map[serviceAccount]Principal]
+	legacy     atomic.Pointer[map[string]*authority.Legacy] // by installation ID
+	freshUntil atomic.Pointer[time.Time]
 	complete   atomic.Uint32
 
 	mu            sync.Mutex
@@ -72,6 +83,8 @@ type View struct {
 	bound         map[string]string // namespace name -> workspace ID
 	approvals     map[Place]approval
 	revisions     map[authority.Key]uint64
+	// reading is a live read that the watch has not caught up with, nil for none.
+	reading *reading
 }
 
 // installationCells holds the cells of one installation, so that a change
@@ -125,6 +138,8 @@ func New(policy authority.Policy) *View {
 	}
 	v.cells.Store(&map[string]*installationCells{})
 	v.principals.Store(&map[serviceAccount]Principal{})
+	v.legacy.Store(&map[string]*authority.Legacy{})
+	v.freshUntil.Store(&time.Time{})
 	v.unknown.Store(&authority.Observed{})
 	return v
 }
@@ -149,6 +164,7 @@ func (v *View) MarkComplete(source Source) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.complete.Store(v.complete.Load() | uint32(source))
+	v.catchUp()
 	v.unknown.Store(&authority.Observed{Synced: v.synced()})
 	for id := range *v.cells.Load() {
 		v.renewInstallation(id)
@@ -174,14 +190,15 @@ func (v *View) SetInstallation(installation Installation) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before, known := v.installations[installation.Name]
-	if known && before == installation {
+	if known && before.equal(installation) {
 		return
 	}
-	v.installations[installation.Name] = installation
+	defer v.catchUp()
 	if other, taken := v.namesByID[installation.ID]; taken && other != installation.Name && v.installations[other].ID == installation.ID {
 		// The ID is minted once for each object; a second object has none.
 		installation.ID = ""
 	}
+	v.installations[installation.Name] = installation
 	if installation.ID != "" {
 		v.namesByID[installation.ID] = installation.Name
 		v.ensureCells(installation.ID)
@@ -202,6 +219,7 @@ func (v *View) RemoveInstallation(name, uid string) {
 	if !ok || before.UID != uid {
 		return
 	}
+	defer v.catchUp()
 	delete(v.installations, name)
 	if before.ID != "" {
 		v.renewInstallation(before.ID)
