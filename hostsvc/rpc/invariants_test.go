@@ -16,6 +16,7 @@ import (
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/identity"
+	"github.com/kandev/plugin-host/hostsvc/rpc"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
@@ -364,17 +365,14 @@ func TestI10_CursorIsGoodForItsListOnly(t *testing.T) {
 	}
 }
 
-// TestI12_LegacyMethodsAreNotServed: no v1 method, and no exact one that is not
-// declared, can be reached, so none can lead into an exact writer.
-func TestI12_LegacyMethodsAreNotServed(t *testing.T) {
+// TestI12_WhatIsNotDeclaredIsNotServed: no method of either shipped part that
+// is not declared can be reached, so none can lead into an exact writer.
+func TestI12_WhatIsNotDeclaredIsNotServed(t *testing.T) {
 	w := newWorld(t)
 	names := []string{
-		"GetState", "SetState", "DeleteState", "ListState", "RevealSecret", "GetSecret", "SetSecret", "DeleteSecret",
-		"EmitEvent", "GetConfig", "ListTasks", "GetTask", "ListWorkspaces", "ListWorkflows", "ListWorkflowSteps",
-		"ListAgentProfiles", "ListExecutorProfiles", "ListRepositories", "ListSessions", "ListSessionCodeStats",
-		"ListMessages", "ListPendingInteractions", "GetInteraction", "InvokeUtilityAgent", "CreateTask", "UpdateTask",
-		"SendMessage", "PreviewPluginOwnedTaskTree", "DeletePluginOwnedTaskTree", "RespondToPermission",
-		"AnswerClarification", "CancelClarification",
+		"InvokeUtilityAgent", "InvokeUtilityAgentWithOptions", "RespondToPermission", "AnswerClarification", "CancelClarification",
+		"EnsureAgentConversation", "DispatchAgentConversation", "DeleteAgentConversation",
+		"CheckpointExecutorResource", "ReportExecutorProgress", "ReadExecutorRuntimeArtifact",
 		"MoveTaskExact", "ArchiveTaskExact", "SetTaskLabelsExact", "AddTaskRelationExact", "IssueTaskDirectiveExact",
 		"EnsureTaskRunExact", "CancelPendingTaskTransitionExact", "updateTaskExact", "UpdateTaskExact/",
 	}
@@ -449,8 +447,8 @@ func TestI14_UnknownAndUnapprovedAreTheSameBytes(t *testing.T) {
 			return response
 		},
 	}
-	for i := range pluginv1.File_kandev_plugin_v1_host_proto.Services().ByName("Host").Methods().Len() {
-		name := string(pluginv1.File_kandev_plugin_v1_host_proto.Services().ByName("Host").Methods().Get(i).Name())
+	for _, method := range rpc.Exact() {
+		name := string(method.Name())
 		call, ok := calls[name]
 		if !ok {
 			t.Errorf("%s is not compared", name)

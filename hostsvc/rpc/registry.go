@@ -18,6 +18,12 @@ type method struct {
 	admission.Method
 	// open: it needs no capability, and says why in the proto.
 	open bool
+	// legacy: it is of v1. The manifest must declare all of declarations, and
+	// nothing else is asked (I12).
+	legacy       bool
+	declarations []string
+	// streams: it answers with a stream.
+	streams bool
 	// envelope reads the envelope from a request of this RPC.
 	envelope func(request any) admission.Envelope
 	// nested: its request has messages inside.
@@ -29,13 +35,15 @@ type method struct {
 // registry knows every RPC of a service by its full method, "/service/name".
 type registry struct {
 	methods map[string]*method
-	// order is the service's own.
+	// order is the service's own, of the exact operations that are described:
+	// what else is declared is not served yet.
 	order []*method
 }
 
 // newRegistry makes the registry of a service from its declaration: the method
-// option says which capability an RPC needs, or why none. An RPC without a
-// usable entry is an error, so it can't be served (I2).
+// option says which capability an RPC needs, or what a v1 RPC must find
+// declared, or why nothing. An RPC without a usable entry is an error, so it
+// can't be served (I2).
 func newRegistry(service protoreflect.ServiceDescriptor) (*registry, error) {
 	r := &registry{methods: map[string]*method{}}
 	for i := range service.Methods().Len() {
@@ -45,18 +53,35 @@ func newRegistry(service protoreflect.ServiceDescriptor) (*registry, error) {
 			return nil, fmt.Errorf("register %s: %w", descriptor.FullName(), err)
 		}
 		r.methods[fmt.Sprintf("/%s/%s", service.FullName(), descriptor.Name())] = row
-		r.order = append(r.order, row)
+		if !row.legacy && !row.streams && descriptions[row.Name] != "" {
+			r.order = append(r.order, row)
+		}
 	}
 	return r, nil
 }
 
 func newMethod(descriptor protoreflect.MethodDescriptor) (*method, error) {
-	if descriptor.IsStreamingClient() || descriptor.IsStreamingServer() {
-		return nil, fmt.Errorf("it streams, and no adapter for streams exists")
+	row := &method{
+		Method: admission.Method{Name: string(descriptor.Name())}, envelope: envelopeOf, streams: descriptor.IsStreamingServer(),
 	}
-	row := &method{Method: admission.Method{Name: string(descriptor.Name())}, envelope: envelopeOf}
+	exact, legacy := proto.HasExtension(descriptor.Options(), pluginv1.E_Capability), proto.HasExtension(descriptor.Options(), pluginv1.E_Legacy)
+	switch {
+	case exact && legacy:
+		return nil, fmt.Errorf("it is of v1 and names a capability")
+	case legacy:
+		if err := row.requireDeclarations(descriptor); err != nil {
+			return nil, err
+		}
+		return row, nil
+	}
 	if err := row.require(descriptor); err != nil {
 		return nil, err
+	}
+	if descriptor.IsStreamingClient() || row.streams && !row.open {
+		return nil, fmt.Errorf("it streams, and what it needs can't be checked once for all messages")
+	}
+	if row.streams {
+		return row, nil
 	}
 	request, err := protoregistry.GlobalTypes.FindMessageByName(descriptor.Input().FullName())
 	if err != nil {
@@ -102,6 +127,28 @@ func (m *method) require(descriptor protoreflect.MethodDescriptor) error {
 	default:
 		return fmt.Errorf("it names neither a capability nor a reason to need none")
 	}
+}
+
+// requireDeclarations reads the option of a v1 RPC.
+func (m *method) requireDeclarations(descriptor protoreflect.MethodDescriptor) error {
+	if descriptor.IsStreamingClient() || descriptor.IsStreamingServer() {
+		return fmt.Errorf("it is of v1 and streams")
+	}
+	option, _ := proto.GetExtension(descriptor.Options(), pluginv1.E_Legacy).(*pluginv1.Legacy)
+	m.legacy, m.declarations = true, option.GetDeclarations()
+	if (len(m.declarations) == 0) == (strings.TrimSpace(option.GetNoneReason()) == "") {
+		return fmt.Errorf("it names neither declarations nor a reason to need none, or both")
+	}
+	for _, declaration := range m.declarations {
+		kind, resource, ofResource := strings.Cut(declaration, ":")
+		switch {
+		case ofResource && resource != "" && (kind == "api_read" || kind == "api_write"):
+		case declaration == "state", declaration == "secrets", declaration == "agent_invoke":
+		default:
+			return fmt.Errorf("it needs a declaration %q that no manifest can make", declaration)
+		}
+	}
+	return nil
 }
 
 // The getters that protoc generates for the parts of an envelope.

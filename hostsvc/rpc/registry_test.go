@@ -21,29 +21,41 @@ func TestI2_EveryMethodIsInTheRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(pluginv1.Host_ServiceDesc.Streams) != 0 {
-		t.Error("the service has streams")
-	}
-	for _, served := range pluginv1.Host_ServiceDesc.Methods {
-		row := r.methods["/kandev.plugin.v1.Host/"+served.MethodName]
+	for _, served := range Exact() {
+		name := string(served.Name())
+		row := r.methods["/kandev.plugin.v1.Host/"+name]
 		if row == nil {
-			t.Errorf("%s is served and has no entry", served.MethodName)
+			t.Errorf("%s is served and has no entry", name)
 			continue
 		}
 		switch {
-		case row.open != (served.MethodName == "GetCapabilityContext"):
-			t.Errorf("%s: open is %v", served.MethodName, row.open)
-		case row.Writer != (served.MethodName == "CreateTaskExact" || served.MethodName == "UpdateTaskExact"):
-			t.Errorf("%s: writer is %v", served.MethodName, row.Writer)
+		case row.open != (name == "GetCapabilityContext"):
+			t.Errorf("%s: open is %v", name, row.open)
+		case row.Writer != (name == "CreateTaskExact" || name == "UpdateTaskExact"):
+			t.Errorf("%s: writer is %v", name, row.Writer)
 		case row.Writer && row.Capability != contract.WriteTasks:
-			t.Errorf("%s needs %s", served.MethodName, row.Capability)
+			t.Errorf("%s needs %s", name, row.Capability)
 		}
-		if descriptions[served.MethodName] == "" {
-			t.Errorf("%s has no description", served.MethodName)
+		if descriptions[name] == "" {
+			t.Errorf("%s has no description", name)
 		}
 	}
-	if len(r.methods) != len(pluginv1.Host_ServiceDesc.Methods) || len(descriptions) != len(r.methods) {
-		t.Errorf("%d entries, %d descriptions, %d methods", len(r.methods), len(descriptions), len(pluginv1.Host_ServiceDesc.Methods))
+	if len(descriptions) != len(Exact()) || len(r.order) != len(descriptions) {
+		t.Errorf("%d operations, %d descriptions, %d exact methods", len(r.order), len(descriptions), len(Exact()))
+	}
+	service := pluginv1.Host_ServiceDesc
+	for _, served := range service.Methods {
+		if r.methods["/kandev.plugin.v1.Host/"+served.MethodName] == nil {
+			t.Errorf("%s is registered and has no entry", served.MethodName)
+		}
+	}
+	for _, served := range service.Streams {
+		if r.methods["/kandev.plugin.v1.Host/"+served.StreamName] == nil {
+			t.Errorf("%s is registered and has no entry", served.StreamName)
+		}
+	}
+	if len(r.methods) != len(service.Methods)+len(service.Streams) {
+		t.Errorf("%d entries, %d methods and %d streams", len(r.methods), len(service.Methods), len(service.Streams))
 	}
 }
 
@@ -74,23 +86,63 @@ func TestI2_MethodWithoutEntryIsRefused(t *testing.T) {
 		{"stream", id("host.v2.read:tasks"), read, "GetTaskExactResponse", true, "streams"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := newRegistry(serviceWith(t, test.capability, test.request, test.answer, test.streams))
+			_, err := newRegistry(serviceWith(t, test.capability, nil, test.request, test.answer, test.streams))
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "Probe.Call") {
 				t.Errorf("got %v, want an error about %q that names the method", err, test.want)
 			}
 		})
 	}
-	if r, err := newRegistry(serviceWith(t, id("host.v2.write:tasks"), write, "UpdateTaskExactResponse", false)); err != nil || !r.order[0].Writer {
+	if r, err := newRegistry(serviceWith(t, id("host.v2.write:tasks"), nil, write, "UpdateTaskExactResponse", false)); err != nil || !r.methods["/probe.Probe/Call"].Writer {
 		t.Errorf("a method that is right: %v", err)
 	}
 }
 
+// TestI12_LegacyMethodNamesItsDeclarations: what no manifest can declare, and
+// an RPC of both worlds, keep the Host from being made.
+func TestI12_LegacyMethodNamesItsDeclarations(t *testing.T) {
+	declared := func(declarations ...string) *pluginv1.Legacy { return &pluginv1.Legacy{Declarations: declarations} }
+	task := &pluginv1.Capability{Requirement: &pluginv1.Capability_Id{Id: "host.v2.read:tasks"}}
+	for _, test := range []struct {
+		name       string
+		capability *pluginv1.Capability
+		legacy     *pluginv1.Legacy
+		streams    bool
+		want       string
+	}{
+		{"empty option", nil, &pluginv1.Legacy{}, false, "neither declarations nor a reason"},
+		{"blank reason", nil, &pluginv1.Legacy{NoneReason: " "}, false, "neither declarations nor a reason"},
+		{"reason and declarations", nil, &pluginv1.Legacy{NoneReason: "r", Declarations: []string{"state"}}, false, "or both"},
+		{"empty declaration", nil, declared("state", ""), false, "no manifest can make"},
+		{"no resource", nil, declared("api_read:"), false, "no manifest can make"},
+		{"a capability's ID", nil, declared("host.v2.read:tasks"), false, "no manifest can make"},
+		{"stream", nil, declared("state"), true, "streams"},
+		{"of both worlds", task, declared("api_read:tasks"), false, "is of v1 and names a capability"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := newRegistry(serviceWith(t, test.capability, test.legacy, "GetTaskRequest", "GetTaskResponse", test.streams))
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "Probe.Call") {
+				t.Errorf("got %v, want an error about %q that names the method", err, test.want)
+			}
+		})
+	}
+	r, err := newRegistry(serviceWith(t, nil, declared("api_read:workflows", "api_read:tasks"), "GetTaskRequest", "GetTaskResponse", false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row := r.methods["/probe.Probe/Call"]; !row.legacy || row.open || row.Writer || len(row.declarations) != 2 || len(r.order) != 0 {
+		t.Errorf("a v1 method is %+v, of %d exact operations", row, len(r.order))
+	}
+}
+
 // serviceWith declares a service of one method.
-func serviceWith(t *testing.T, capability *pluginv1.Capability, request, answer string, streams bool) protoreflect.ServiceDescriptor {
+func serviceWith(t *testing.T, capability *pluginv1.Capability, legacy *pluginv1.Legacy, request, answer string, streams bool) protoreflect.ServiceDescriptor {
 	t.Helper()
 	options := &descriptorpb.MethodOptions{}
 	if capability != nil {
 		proto.SetExtension(options, pluginv1.E_Capability, capability)
+	}
+	if legacy != nil {
+		proto.SetExtension(options, pluginv1.E_Legacy, legacy)
 	}
 	host := protodesc.ToFileDescriptorProto(pluginv1.File_kandev_plugin_v1_host_proto)
 	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{

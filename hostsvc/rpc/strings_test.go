@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/rpc"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
@@ -100,9 +101,7 @@ func TestEveryTextFieldIsChecked(t *testing.T) {
 	}
 	head := w.head("ws")
 	fields := 0
-	service := pluginv1.File_kandev_plugin_v1_host_proto.Services().ByName("Host")
-	for i := range service.Methods().Len() {
-		method := service.Methods().Get(i)
+	for _, method := range rpc.Exact() {
 		name := string(method.Name())
 		if good[name] == nil {
 			t.Errorf("%s has no request here", name)

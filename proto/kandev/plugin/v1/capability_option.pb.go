@@ -23,8 +23,9 @@ const (
 )
 
 // Capability says what a caller must be granted before an RPC is admitted.
-// Every RPC of the service carries one; the Host builds its method registry
-// from it and refuses to start with an RPC that has none (I2, I6).
+// Every RPC of the service carries one, or Legacy in its place; the Host builds
+// its method registry from them and refuses to start with an RPC that has
+// neither or both (I2, I6).
 type Capability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// requirement holds exactly one answer. An unset oneof is an error of the
@@ -113,6 +114,67 @@ func (*Capability_Id) isCapability_Requirement() {}
 
 func (*Capability_NoneReason) isCapability_Requirement() {}
 
+// Legacy says what an installation's manifest must declare before a v1 RPC is
+// admitted. Declarations are the whole authority of v1: it needs no approval,
+// and reaches nothing of a capability (I12). A v1 writer also needs the
+// installation's compatibility grant for the resource it writes.
+type Legacy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// declarations are what must be declared, all of it, in the words that a
+	// denial uses: "api_read:<resource>", "api_write:<resource>", "state",
+	// "secrets" or "agent_invoke". The first one missing is the one denied.
+	Declarations []string `protobuf:"bytes,1,rep,name=declarations,proto3" json:"declarations,omitempty"`
+	// none_reason says why the RPC needs no declaration; set exactly when there
+	// are none. Never empty then.
+	NoneReason    string `protobuf:"bytes,2,opt,name=none_reason,json=noneReason,proto3" json:"none_reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Legacy) Reset() {
+	*x = Legacy{}
+	mi := &file_kandev_plugin_v1_capability_option_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Legacy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Legacy) ProtoMessage() {}
+
+func (x *Legacy) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_capability_option_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Legacy.ProtoReflect.Descriptor instead.
+func (*Legacy) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_capability_option_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Legacy) GetDeclarations() []string {
+	if x != nil {
+		return x.Declarations
+	}
+	return nil
+}
+
+func (x *Legacy) GetNoneReason() string {
+	if x != nil {
+		return x.NoneReason
+	}
+	return ""
+}
+
 var file_kandev_plugin_v1_capability_option_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
@@ -120,6 +182,14 @@ var file_kandev_plugin_v1_capability_option_proto_extTypes = []protoimpl.Extensi
 		Field:         78201,
 		Name:          "kandev.plugin.v1.capability",
 		Tag:           "bytes,78201,opt,name=capability",
+		Filename:      "kandev/plugin/v1/capability_option.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
+		ExtensionType: (*Legacy)(nil),
+		Field:         78202,
+		Name:          "kandev.plugin.v1.legacy",
+		Tag:           "bytes,78202,opt,name=legacy",
 		Filename:      "kandev/plugin/v1/capability_option.proto",
 	},
 }
@@ -131,6 +201,10 @@ var (
 	//
 	// optional kandev.plugin.v1.Capability capability = 78201;
 	E_Capability = &file_kandev_plugin_v1_capability_option_proto_extTypes[0]
+	// legacy is the requirement of a v1 RPC.
+	//
+	// optional kandev.plugin.v1.Legacy legacy = 78202;
+	E_Legacy = &file_kandev_plugin_v1_capability_option_proto_extTypes[1]
 )
 
 var File_kandev_plugin_v1_capability_option_proto protoreflect.FileDescriptor
@@ -143,10 +217,15 @@ const file_kandev_plugin_v1_capability_option_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x12!\n" +
 	"\vnone_reason\x18\x02 \x01(\tH\x00R\n" +
 	"noneReasonB\r\n" +
-	"\vrequirement:^\n" +
+	"\vrequirement\"M\n" +
+	"\x06Legacy\x12\"\n" +
+	"\fdeclarations\x18\x01 \x03(\tR\fdeclarations\x12\x1f\n" +
+	"\vnone_reason\x18\x02 \x01(\tR\n" +
+	"noneReason:^\n" +
 	"\n" +
 	"capability\x12\x1e.google.protobuf.MethodOptions\x18\xf9\xe2\x04 \x01(\v2\x1c.kandev.plugin.v1.CapabilityR\n" +
-	"capabilityB?Z=github.com/kandev/plugin-host/proto/kandev/plugin/v1;pluginv1b\x06proto3"
+	"capability:R\n" +
+	"\x06legacy\x12\x1e.google.protobuf.MethodOptions\x18\xfa\xe2\x04 \x01(\v2\x18.kandev.plugin.v1.LegacyR\x06legacyB?Z=github.com/kandev/plugin-host/proto/kandev/plugin/v1;pluginv1b\x06proto3"
 
 var (
 	file_kandev_plugin_v1_capability_option_proto_rawDescOnce sync.Once
@@ -160,18 +239,21 @@ func file_kandev_plugin_v1_capability_option_proto_rawDescGZIP() []byte {
 	return file_kandev_plugin_v1_capability_option_proto_rawDescData
 }
 
-var file_kandev_plugin_v1_capability_option_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_kandev_plugin_v1_capability_option_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_kandev_plugin_v1_capability_option_proto_goTypes = []any{
 	(*Capability)(nil),                 // 0: kandev.plugin.v1.Capability
-	(*descriptorpb.MethodOptions)(nil), // 1: google.protobuf.MethodOptions
+	(*Legacy)(nil),                     // 1: kandev.plugin.v1.Legacy
+	(*descriptorpb.MethodOptions)(nil), // 2: google.protobuf.MethodOptions
 }
 var file_kandev_plugin_v1_capability_option_proto_depIdxs = []int32{
-	1, // 0: kandev.plugin.v1.capability:extendee -> google.protobuf.MethodOptions
-	0, // 1: kandev.plugin.v1.capability:type_name -> kandev.plugin.v1.Capability
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	1, // [1:2] is the sub-list for extension type_name
-	0, // [0:1] is the sub-list for extension extendee
+	2, // 0: kandev.plugin.v1.capability:extendee -> google.protobuf.MethodOptions
+	2, // 1: kandev.plugin.v1.legacy:extendee -> google.protobuf.MethodOptions
+	0, // 2: kandev.plugin.v1.capability:type_name -> kandev.plugin.v1.Capability
+	1, // 3: kandev.plugin.v1.legacy:type_name -> kandev.plugin.v1.Legacy
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	2, // [2:4] is the sub-list for extension type_name
+	0, // [0:2] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -190,8 +272,8 @@ func file_kandev_plugin_v1_capability_option_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kandev_plugin_v1_capability_option_proto_rawDesc), len(file_kandev_plugin_v1_capability_option_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
-			NumExtensions: 1,
+			NumMessages:   2,
+			NumExtensions: 2,
 			NumServices:   0,
 		},
 		GoTypes:           file_kandev_plugin_v1_capability_option_proto_goTypes,

@@ -24,7 +24,7 @@ var File_kandev_plugin_v1_host_proto protoreflect.FileDescriptor
 
 const file_kandev_plugin_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x1bkandev/plugin/v1/host.proto\x12\x10kandev.plugin.v1\x1a)kandev/plugin/v1/capability_context.proto\x1a(kandev/plugin/v1/capability_option.proto\x1a\x1bkandev/plugin/v1/task.proto\x1a\x1fkandev/plugin/v1/topology.proto2\x80\t\n" +
+	"\x1bkandev/plugin/v1/host.proto\x12\x10kandev.plugin.v1\x1a)kandev/plugin/v1/capability_context.proto\x1a(kandev/plugin/v1/capability_option.proto\x1a\x1dkandev/plugin/v1/config.proto\x1a\x1ckandev/plugin/v1/event.proto\x1a\x1ckandev/plugin/v1/inbox.proto\x1a\"kandev/plugin/v1/interaction.proto\x1a\x1ekandev/plugin/v1/message.proto\x1a\x1ekandev/plugin/v1/profile.proto\x1a\x1fkandev/plugin/v1/relation.proto\x1a!kandev/plugin/v1/repository.proto\x1a\x1dkandev/plugin/v1/secret.proto\x1a\x1ekandev/plugin/v1/session.proto\x1a\x1ckandev/plugin/v1/state.proto\x1a\x1bkandev/plugin/v1/task.proto\x1a\x1fkandev/plugin/v1/topology.proto\x1a!kandev/plugin/v1/transition.proto2\xb03\n" +
 	"\x04Host\x12\xb7\x01\n" +
 	"\x14GetCapabilityContext\x12-.kandev.plugin.v1.GetCapabilityContextRequest\x1a..kandev.plugin.v1.GetCapabilityContextResponse\"@ʗ&<\x12:a plugin must be able to learn that it was granted nothing\x12\x91\x01\n" +
 	"\x13ListWorkspacesExact\x12,.kandev.plugin.v1.ListWorkspacesExactRequest\x1a-.kandev.plugin.v1.ListWorkspacesExactResponse\"\x1dʗ&\x19\n" +
@@ -36,29 +36,189 @@ const file_kandev_plugin_v1_host_proto_rawDesc = "" +
 	"\x0eListTasksExact\x12'.kandev.plugin.v1.ListTasksExactRequest\x1a(.kandev.plugin.v1.ListTasksExactResponse\"\x18ʗ&\x14\n" +
 	"\x12host.v2.read:tasks\x12w\n" +
 	"\fGetTaskExact\x12%.kandev.plugin.v1.GetTaskExactRequest\x1a&.kandev.plugin.v1.GetTaskExactResponse\"\x18ʗ&\x14\n" +
-	"\x12host.v2.read:tasks\x12\x81\x01\n" +
+	"\x12host.v2.read:tasks\x12\x89\x01\n" +
+	"\x11ListSessionsExact\x12*.kandev.plugin.v1.ListSessionsExactRequest\x1a+.kandev.plugin.v1.ListSessionsExactResponse\"\x1bʗ&\x17\n" +
+	"\x15host.v2.read:sessions\x12\xae\x01\n" +
+	"\x1cListPendingInteractionsExact\x125.kandev.plugin.v1.ListPendingInteractionsExactRequest\x1a6.kandev.plugin.v1.ListPendingInteractionsExactResponse\"\x1fʗ&\x1b\n" +
+	"\x19host.v2.read:interactions\x12\x93\x01\n" +
+	"\x13GetInteractionExact\x12,.kandev.plugin.v1.GetInteractionExactRequest\x1a-.kandev.plugin.v1.GetInteractionExactResponse\"\x1fʗ&\x1b\n" +
+	"\x19host.v2.read:interactions\x12\xa4\x01\n" +
+	"\x1aListSanitizedMessagesExact\x123.kandev.plugin.v1.ListSanitizedMessagesExactRequest\x1a4.kandev.plugin.v1.ListSanitizedMessagesExactResponse\"\x1bʗ&\x17\n" +
+	"\x15host.v2.read:messages\x12\x8e\x01\n" +
+	"\x12ListTaskInboxExact\x12+.kandev.plugin.v1.ListTaskInboxExactRequest\x1a,.kandev.plugin.v1.ListTaskInboxExactResponse\"\x1dʗ&\x19\n" +
+	"\x17host.v2.read:task_inbox\x12\x9b\x01\n" +
+	"\x15GetTaskRelationsExact\x12..kandev.plugin.v1.GetTaskRelationsExactRequest\x1a/.kandev.plugin.v1.GetTaskRelationsExactResponse\"!ʗ&\x1d\n" +
+	"\x1bhost.v2.read:task_relations\x12\x9e\x01\n" +
+	"\x16ListTaskRelationsExact\x12/.kandev.plugin.v1.ListTaskRelationsExactRequest\x1a0.kandev.plugin.v1.ListTaskRelationsExactResponse\"!ʗ&\x1d\n" +
+	"\x1bhost.v2.read:task_relations\x12\xbb\x01\n" +
+	"\x1fListPendingTaskTransitionsExact\x128.kandev.plugin.v1.ListPendingTaskTransitionsExactRequest\x1a9.kandev.plugin.v1.ListPendingTaskTransitionsExactResponse\"#ʗ&\x1f\n" +
+	"\x1dhost.v2.read:task_transitions\x12\x81\x01\n" +
 	"\x0fCreateTaskExact\x12(.kandev.plugin.v1.CreateTaskExactRequest\x1a).kandev.plugin.v1.CreateTaskExactResponse\"\x19ʗ&\x15\n" +
 	"\x13host.v2.write:tasks\x12\x81\x01\n" +
 	"\x0fUpdateTaskExact\x12(.kandev.plugin.v1.UpdateTaskExactRequest\x1a).kandev.plugin.v1.UpdateTaskExactResponse\"\x19ʗ&\x15\n" +
-	"\x13host.v2.write:tasksB?Z=github.com/kandev/plugin-host/proto/kandev/plugin/v1;pluginv1b\x06proto3"
+	"\x13host.v2.write:tasks\x12\xc6\x01\n" +
+	"\vWatchEvents\x12$.kandev.plugin.v1.WatchEventsRequest\x1a%.kandev.plugin.v1.WatchEventsResponse\"hʗ&d\x12bauthority is checked for each event: the manifest's declaration, and the approval of its workspace0\x01\x12^\n" +
+	"\bGetState\x12!.kandev.plugin.v1.GetStateRequest\x1a\".kandev.plugin.v1.GetStateResponse\"\vҗ&\a\n" +
+	"\x05state\x12^\n" +
+	"\bSetState\x12!.kandev.plugin.v1.SetStateRequest\x1a\".kandev.plugin.v1.SetStateResponse\"\vҗ&\a\n" +
+	"\x05state\x12g\n" +
+	"\vDeleteState\x12$.kandev.plugin.v1.DeleteStateRequest\x1a%.kandev.plugin.v1.DeleteStateResponse\"\vҗ&\a\n" +
+	"\x05state\x12a\n" +
+	"\tListState\x12\".kandev.plugin.v1.ListStateRequest\x1a#.kandev.plugin.v1.ListStateResponse\"\vҗ&\a\n" +
+	"\x05state\x12l\n" +
+	"\fRevealSecret\x12%.kandev.plugin.v1.RevealSecretRequest\x1a&.kandev.plugin.v1.RevealSecretResponse\"\rҗ&\t\n" +
+	"\asecrets\x12c\n" +
+	"\tGetSecret\x12\".kandev.plugin.v1.GetSecretRequest\x1a#.kandev.plugin.v1.GetSecretResponse\"\rҗ&\t\n" +
+	"\asecrets\x12c\n" +
+	"\tSetSecret\x12\".kandev.plugin.v1.SetSecretRequest\x1a#.kandev.plugin.v1.SetSecretResponse\"\rҗ&\t\n" +
+	"\asecrets\x12l\n" +
+	"\fDeleteSecret\x12%.kandev.plugin.v1.DeleteSecretRequest\x1a&.kandev.plugin.v1.DeleteSecretResponse\"\rҗ&\t\n" +
+	"\asecrets\x12\x99\x01\n" +
+	"\tEmitEvent\x12\".kandev.plugin.v1.EmitEventRequest\x1a#.kandev.plugin.v1.EmitEventResponse\"Cҗ&?\x12=its subject carries the plugin's own name and nothing is read\x12\x94\x01\n" +
+	"\tGetConfig\x12\".kandev.plugin.v1.GetConfigRequest\x1a#.kandev.plugin.v1.GetConfigResponse\">җ&:\x128what an operator configured for a plugin is meant for it\x12j\n" +
+	"\tListTasks\x12\".kandev.plugin.v1.ListTasksRequest\x1a#.kandev.plugin.v1.ListTasksResponse\"\x14җ&\x10\n" +
+	"\x0eapi_read:tasks\x12d\n" +
+	"\aGetTask\x12 .kandev.plugin.v1.GetTaskRequest\x1a!.kandev.plugin.v1.GetTaskResponse\"\x14җ&\x10\n" +
+	"\x0eapi_read:tasks\x12\x94\x01\n" +
+	"\x17ListTaskStepTransitions\x120.kandev.plugin.v1.ListTaskStepTransitionsRequest\x1a1.kandev.plugin.v1.ListTaskStepTransitionsResponse\"\x14җ&\x10\n" +
+	"\x0eapi_read:tasks\x12~\n" +
+	"\x0eListWorkspaces\x12'.kandev.plugin.v1.ListWorkspacesRequest\x1a(.kandev.plugin.v1.ListWorkspacesResponse\"\x19җ&\x15\n" +
+	"\x13api_read:workspaces\x12z\n" +
+	"\rListWorkflows\x12&.kandev.plugin.v1.ListWorkflowsRequest\x1a'.kandev.plugin.v1.ListWorkflowsResponse\"\x18җ&\x14\n" +
+	"\x12api_read:workflows\x12\x86\x01\n" +
+	"\x11ListWorkflowSteps\x12*.kandev.plugin.v1.ListWorkflowStepsRequest\x1a+.kandev.plugin.v1.ListWorkflowStepsResponse\"\x18җ&\x14\n" +
+	"\x12api_read:workflows\x12\xb7\x01\n" +
+	"\x1cListWorkflowTransitionGroups\x125.kandev.plugin.v1.ListWorkflowTransitionGroupsRequest\x1a6.kandev.plugin.v1.ListWorkflowTransitionGroupsResponse\"(җ&$\n" +
+	"\x12api_read:workflows\n" +
+	"\x0eapi_read:tasks\x12\x8b\x01\n" +
+	"\x11ListAgentProfiles\x12*.kandev.plugin.v1.ListAgentProfilesRequest\x1a+.kandev.plugin.v1.ListAgentProfilesResponse\"\x1dҗ&\x19\n" +
+	"\x17api_read:agent_profiles\x12\x97\x01\n" +
+	"\x14ListExecutorProfiles\x12-.kandev.plugin.v1.ListExecutorProfilesRequest\x1a..kandev.plugin.v1.ListExecutorProfilesResponse\" җ&\x1c\n" +
+	"\x1aapi_read:executor_profiles\x12\x86\x01\n" +
+	"\x10ListRepositories\x12).kandev.plugin.v1.ListRepositoriesRequest\x1a*.kandev.plugin.v1.ListRepositoriesResponse\"\x1bҗ&\x17\n" +
+	"\x15api_read:repositories\x12v\n" +
+	"\fListSessions\x12%.kandev.plugin.v1.ListSessionsRequest\x1a&.kandev.plugin.v1.ListSessionsResponse\"\x17җ&\x13\n" +
+	"\x11api_read:sessions\x12\x8e\x01\n" +
+	"\x14ListSessionCodeStats\x12-.kandev.plugin.v1.ListSessionCodeStatsRequest\x1a..kandev.plugin.v1.ListSessionCodeStatsResponse\"\x17җ&\x13\n" +
+	"\x11api_read:sessions\x12v\n" +
+	"\fListMessages\x12%.kandev.plugin.v1.ListMessagesRequest\x1a&.kandev.plugin.v1.ListMessagesResponse\"\x17җ&\x13\n" +
+	"\x11api_read:messages\x12\x9b\x01\n" +
+	"\x17ListPendingInteractions\x120.kandev.plugin.v1.ListPendingInteractionsRequest\x1a1.kandev.plugin.v1.ListPendingInteractionsResponse\"\x1bҗ&\x17\n" +
+	"\x15api_read:interactions\x12\x80\x01\n" +
+	"\x0eGetInteraction\x12'.kandev.plugin.v1.GetInteractionRequest\x1a(.kandev.plugin.v1.GetInteractionResponse\"\x1bҗ&\x17\n" +
+	"\x15api_read:interactions\x12n\n" +
+	"\n" +
+	"CreateTask\x12#.kandev.plugin.v1.CreateTaskRequest\x1a$.kandev.plugin.v1.CreateTaskResponse\"\x15җ&\x11\n" +
+	"\x0fapi_write:tasks\x12n\n" +
+	"\n" +
+	"UpdateTask\x12#.kandev.plugin.v1.UpdateTaskRequest\x1a$.kandev.plugin.v1.UpdateTaskResponse\"\x15җ&\x11\n" +
+	"\x0fapi_write:tasks\x12h\n" +
+	"\bMoveTask\x12!.kandev.plugin.v1.MoveTaskRequest\x1a\".kandev.plugin.v1.MoveTaskResponse\"\x15җ&\x11\n" +
+	"\x0fapi_write:tasks\x12t\n" +
+	"\vSendMessage\x12$.kandev.plugin.v1.SendMessageRequest\x1a%.kandev.plugin.v1.SendMessageResponse\"\x18җ&\x14\n" +
+	"\x12api_write:messages\x12\x9e\x01\n" +
+	"\x1aPreviewPluginOwnedTaskTree\x123.kandev.plugin.v1.PreviewPluginOwnedTaskTreeRequest\x1a4.kandev.plugin.v1.PreviewPluginOwnedTaskTreeResponse\"\x15җ&\x11\n" +
+	"\x0fapi_write:tasks\x12\x9b\x01\n" +
+	"\x19DeletePluginOwnedTaskTree\x122.kandev.plugin.v1.DeletePluginOwnedTaskTreeRequest\x1a3.kandev.plugin.v1.DeletePluginOwnedTaskTreeResponse\"\x15җ&\x11\n" +
+	"\x0fapi_write:tasksB?Z=github.com/kandev/plugin-host/proto/kandev/plugin/v1;pluginv1b\x06proto3"
 
 var file_kandev_plugin_v1_host_proto_goTypes = []any{
-	(*GetCapabilityContextRequest)(nil),    // 0: kandev.plugin.v1.GetCapabilityContextRequest
-	(*ListWorkspacesExactRequest)(nil),     // 1: kandev.plugin.v1.ListWorkspacesExactRequest
-	(*ListWorkflowsExactRequest)(nil),      // 2: kandev.plugin.v1.ListWorkflowsExactRequest
-	(*ListWorkflowStepsExactRequest)(nil),  // 3: kandev.plugin.v1.ListWorkflowStepsExactRequest
-	(*ListTasksExactRequest)(nil),          // 4: kandev.plugin.v1.ListTasksExactRequest
-	(*GetTaskExactRequest)(nil),            // 5: kandev.plugin.v1.GetTaskExactRequest
-	(*CreateTaskExactRequest)(nil),         // 6: kandev.plugin.v1.CreateTaskExactRequest
-	(*UpdateTaskExactRequest)(nil),         // 7: kandev.plugin.v1.UpdateTaskExactRequest
-	(*GetCapabilityContextResponse)(nil),   // 8: kandev.plugin.v1.GetCapabilityContextResponse
-	(*ListWorkspacesExactResponse)(nil),    // 9: kandev.plugin.v1.ListWorkspacesExactResponse
-	(*ListWorkflowsExactResponse)(nil),     // 10: kandev.plugin.v1.ListWorkflowsExactResponse
-	(*ListWorkflowStepsExactResponse)(nil), // 11: kandev.plugin.v1.ListWorkflowStepsExactResponse
-	(*ListTasksExactResponse)(nil),         // 12: kandev.plugin.v1.ListTasksExactResponse
-	(*GetTaskExactResponse)(nil),           // 13: kandev.plugin.v1.GetTaskExactResponse
-	(*CreateTaskExactResponse)(nil),        // 14: kandev.plugin.v1.CreateTaskExactResponse
-	(*UpdateTaskExactResponse)(nil),        // 15: kandev.plugin.v1.UpdateTaskExactResponse
+	(*GetCapabilityContextRequest)(nil),             // 0: kandev.plugin.v1.GetCapabilityContextRequest
+	(*ListWorkspacesExactRequest)(nil),              // 1: kandev.plugin.v1.ListWorkspacesExactRequest
+	(*ListWorkflowsExactRequest)(nil),               // 2: kandev.plugin.v1.ListWorkflowsExactRequest
+	(*ListWorkflowStepsExactRequest)(nil),           // 3: kandev.plugin.v1.ListWorkflowStepsExactRequest
+	(*ListTasksExactRequest)(nil),                   // 4: kandev.plugin.v1.ListTasksExactRequest
+	(*GetTaskExactRequest)(nil),                     // 5: kandev.plugin.v1.GetTaskExactRequest
+	(*ListSessionsExactRequest)(nil),                // 6: kandev.plugin.v1.ListSessionsExactRequest
+	(*ListPendingInteractionsExactRequest)(nil),     // 7: kandev.plugin.v1.ListPendingInteractionsExactRequest
+	(*GetInteractionExactRequest)(nil),              // 8: kandev.plugin.v1.GetInteractionExactRequest
+	(*ListSanitizedMessagesExactRequest)(nil),       // 9: kandev.plugin.v1.ListSanitizedMessagesExactRequest
+	(*ListTaskInboxExactRequest)(nil),               // 10: kandev.plugin.v1.ListTaskInboxExactRequest
+	(*GetTaskRelationsExactRequest)(nil),            // 11: kandev.plugin.v1.GetTaskRelationsExactRequest
+	(*ListTaskRelationsExactRequest)(nil),           // 12: kandev.plugin.v1.ListTaskRelationsExactRequest
+	(*ListPendingTaskTransitionsExactRequest)(nil),  // 13: kandev.plugin.v1.ListPendingTaskTransitionsExactRequest
+	(*CreateTaskExactRequest)(nil),                  // 14: kandev.plugin.v1.CreateTaskExactRequest
+	(*UpdateTaskExactRequest)(nil),                  // 15: kandev.plugin.v1.UpdateTaskExactRequest
+	(*WatchEventsRequest)(nil),                      // 16: kandev.plugin.v1.WatchEventsRequest
+	(*GetStateRequest)(nil),                         // 17: kandev.plugin.v1.GetStateRequest
+	(*SetStateRequest)(nil),                         // 18: kandev.plugin.v1.SetStateRequest
+	(*DeleteStateRequest)(nil),                      // 19: kandev.plugin.v1.DeleteStateRequest
+	(*ListStateRequest)(nil),                        // 20: kandev.plugin.v1.ListStateRequest
+	(*RevealSecretRequest)(nil),                     // 21: kandev.plugin.v1.RevealSecretRequest
+	(*GetSecretRequest)(nil),                        // 22: kandev.plugin.v1.GetSecretRequest
+	(*SetSecretRequest)(nil),                        // 23: kandev.plugin.v1.SetSecretRequest
+	(*DeleteSecretRequest)(nil),                     // 24: kandev.plugin.v1.DeleteSecretRequest
+	(*EmitEventRequest)(nil),                        // 25: kandev.plugin.v1.EmitEventRequest
+	(*GetConfigRequest)(nil),                        // 26: kandev.plugin.v1.GetConfigRequest
+	(*ListTasksRequest)(nil),                        // 27: kandev.plugin.v1.ListTasksRequest
+	(*GetTaskRequest)(nil),                          // 28: kandev.plugin.v1.GetTaskRequest
+	(*ListTaskStepTransitionsRequest)(nil),          // 29: kandev.plugin.v1.ListTaskStepTransitionsRequest
+	(*ListWorkspacesRequest)(nil),                   // 30: kandev.plugin.v1.ListWorkspacesRequest
+	(*ListWorkflowsRequest)(nil),                    // 31: kandev.plugin.v1.ListWorkflowsRequest
+	(*ListWorkflowStepsRequest)(nil),                // 32: kandev.plugin.v1.ListWorkflowStepsRequest
+	(*ListWorkflowTransitionGroupsRequest)(nil),     // 33: kandev.plugin.v1.ListWorkflowTransitionGroupsRequest
+	(*ListAgentProfilesRequest)(nil),                // 34: kandev.plugin.v1.ListAgentProfilesRequest
+	(*ListExecutorProfilesRequest)(nil),             // 35: kandev.plugin.v1.ListExecutorProfilesRequest
+	(*ListRepositoriesRequest)(nil),                 // 36: kandev.plugin.v1.ListRepositoriesRequest
+	(*ListSessionsRequest)(nil),                     // 37: kandev.plugin.v1.ListSessionsRequest
+	(*ListSessionCodeStatsRequest)(nil),             // 38: kandev.plugin.v1.ListSessionCodeStatsRequest
+	(*ListMessagesRequest)(nil),                     // 39: kandev.plugin.v1.ListMessagesRequest
+	(*ListPendingInteractionsRequest)(nil),          // 40: kandev.plugin.v1.ListPendingInteractionsRequest
+	(*GetInteractionRequest)(nil),                   // 41: kandev.plugin.v1.GetInteractionRequest
+	(*CreateTaskRequest)(nil),                       // 42: kandev.plugin.v1.CreateTaskRequest
+	(*UpdateTaskRequest)(nil),                       // 43: kandev.plugin.v1.UpdateTaskRequest
+	(*MoveTaskRequest)(nil),                         // 44: kandev.plugin.v1.MoveTaskRequest
+	(*SendMessageRequest)(nil),                      // 45: kandev.plugin.v1.SendMessageRequest
+	(*PreviewPluginOwnedTaskTreeRequest)(nil),       // 46: kandev.plugin.v1.PreviewPluginOwnedTaskTreeRequest
+	(*DeletePluginOwnedTaskTreeRequest)(nil),        // 47: kandev.plugin.v1.DeletePluginOwnedTaskTreeRequest
+	(*GetCapabilityContextResponse)(nil),            // 48: kandev.plugin.v1.GetCapabilityContextResponse
+	(*ListWorkspacesExactResponse)(nil),             // 49: kandev.plugin.v1.ListWorkspacesExactResponse
+	(*ListWorkflowsExactResponse)(nil),              // 50: kandev.plugin.v1.ListWorkflowsExactResponse
+	(*ListWorkflowStepsExactResponse)(nil),          // 51: kandev.plugin.v1.ListWorkflowStepsExactResponse
+	(*ListTasksExactResponse)(nil),                  // 52: kandev.plugin.v1.ListTasksExactResponse
+	(*GetTaskExactResponse)(nil),                    // 53: kandev.plugin.v1.GetTaskExactResponse
+	(*ListSessionsExactResponse)(nil),               // 54: kandev.plugin.v1.ListSessionsExactResponse
+	(*ListPendingInteractionsExactResponse)(nil),    // 55: kandev.plugin.v1.ListPendingInteractionsExactResponse
+	(*GetInteractionExactResponse)(nil),             // 56: kandev.plugin.v1.GetInteractionExactResponse
+	(*ListSanitizedMessagesExactResponse)(nil),      // 57: kandev.plugin.v1.ListSanitizedMessagesExactResponse
+	(*ListTaskInboxExactResponse)(nil),              // 58: kandev.plugin.v1.ListTaskInboxExactResponse
+	(*GetTaskRelationsExactResponse)(nil),           // 59: kandev.plugin.v1.GetTaskRelationsExactResponse
+	(*ListTaskRelationsExactResponse)(nil),          // 60: kandev.plugin.v1.ListTaskRelationsExactResponse
+	(*ListPendingTaskTransitionsExactResponse)(nil), // 61: kandev.plugin.v1.ListPendingTaskTransitionsExactResponse
+	(*CreateTaskExactResponse)(nil),                 // 62: kandev.plugin.v1.CreateTaskExactResponse
+	(*UpdateTaskExactResponse)(nil),                 // 63: kandev.plugin.v1.UpdateTaskExactResponse
+	(*WatchEventsResponse)(nil),                     // 64: kandev.plugin.v1.WatchEventsResponse
+	(*GetStateResponse)(nil),                        // 65: kandev.plugin.v1.GetStateResponse
+	(*SetStateResponse)(nil),                        // 66: kandev.plugin.v1.SetStateResponse
+	(*DeleteStateResponse)(nil),                     // 67: kandev.plugin.v1.DeleteStateResponse
+	(*ListStateResponse)(nil),                       // 68: kandev.plugin.v1.ListStateResponse
+	(*RevealSecretResponse)(nil),                    // 69: kandev.plugin.v1.RevealSecretResponse
+	(*GetSecretResponse)(nil),                       // 70: kandev.plugin.v1.GetSecretResponse
+	(*SetSecretResponse)(nil),                       // 71: kandev.plugin.v1.SetSecretResponse
+	(*DeleteSecretResponse)(nil),                    // 72: kandev.plugin.v1.DeleteSecretResponse
+	(*EmitEventResponse)(nil),                       // 73: kandev.plugin.v1.EmitEventResponse
+	(*GetConfigResponse)(nil),                       // 74: kandev.plugin.v1.GetConfigResponse
+	(*ListTasksResponse)(nil),                       // 75: kandev.plugin.v1.ListTasksResponse
+	(*GetTaskResponse)(nil),                         // 76: kandev.plugin.v1.GetTaskResponse
+	(*ListTaskStepTransitionsResponse)(nil),         // 77: kandev.plugin.v1.ListTaskStepTransitionsResponse
+	(*ListWorkspacesResponse)(nil),                  // 78: kandev.plugin.v1.ListWorkspacesResponse
+	(*ListWorkflowsResponse)(nil),                   // 79: kandev.plugin.v1.ListWorkflowsResponse
+	(*ListWorkflowStepsResponse)(nil),               // 80: kandev.plugin.v1.ListWorkflowStepsResponse
+	(*ListWorkflowTransitionGroupsResponse)(nil),    // 81: kandev.plugin.v1.ListWorkflowTransitionGroupsResponse
+	(*ListAgentProfilesResponse)(nil),               // 82: kandev.plugin.v1.ListAgentProfilesResponse
+	(*ListExecutorProfilesResponse)(nil),            // 83: kandev.plugin.v1.ListExecutorProfilesResponse
+	(*ListRepositoriesResponse)(nil),                // 84: kandev.plugin.v1.ListRepositoriesResponse
+	(*ListSessionsResponse)(nil),                    // 85: kandev.plugin.v1.ListSessionsResponse
+	(*ListSessionCodeStatsResponse)(nil),            // 86: kandev.plugin.v1.ListSessionCodeStatsResponse
+	(*ListMessagesResponse)(nil),                    // 87: kandev.plugin.v1.ListMessagesResponse
+	(*ListPendingInteractionsResponse)(nil),         // 88: kandev.plugin.v1.ListPendingInteractionsResponse
+	(*GetInteractionResponse)(nil),                  // 89: kandev.plugin.v1.GetInteractionResponse
+	(*CreateTaskResponse)(nil),                      // 90: kandev.plugin.v1.CreateTaskResponse
+	(*UpdateTaskResponse)(nil),                      // 91: kandev.plugin.v1.UpdateTaskResponse
+	(*MoveTaskResponse)(nil),                        // 92: kandev.plugin.v1.MoveTaskResponse
+	(*SendMessageResponse)(nil),                     // 93: kandev.plugin.v1.SendMessageResponse
+	(*PreviewPluginOwnedTaskTreeResponse)(nil),      // 94: kandev.plugin.v1.PreviewPluginOwnedTaskTreeResponse
+	(*DeletePluginOwnedTaskTreeResponse)(nil),       // 95: kandev.plugin.v1.DeletePluginOwnedTaskTreeResponse
 }
 var file_kandev_plugin_v1_host_proto_depIdxs = []int32{
 	0,  // 0: kandev.plugin.v1.Host.GetCapabilityContext:input_type -> kandev.plugin.v1.GetCapabilityContextRequest
@@ -67,18 +227,98 @@ var file_kandev_plugin_v1_host_proto_depIdxs = []int32{
 	3,  // 3: kandev.plugin.v1.Host.ListWorkflowStepsExact:input_type -> kandev.plugin.v1.ListWorkflowStepsExactRequest
 	4,  // 4: kandev.plugin.v1.Host.ListTasksExact:input_type -> kandev.plugin.v1.ListTasksExactRequest
 	5,  // 5: kandev.plugin.v1.Host.GetTaskExact:input_type -> kandev.plugin.v1.GetTaskExactRequest
-	6,  // 6: kandev.plugin.v1.Host.CreateTaskExact:input_type -> kandev.plugin.v1.CreateTaskExactRequest
-	7,  // 7: kandev.plugin.v1.Host.UpdateTaskExact:input_type -> kandev.plugin.v1.UpdateTaskExactRequest
-	8,  // 8: kandev.plugin.v1.Host.GetCapabilityContext:output_type -> kandev.plugin.v1.GetCapabilityContextResponse
-	9,  // 9: kandev.plugin.v1.Host.ListWorkspacesExact:output_type -> kandev.plugin.v1.ListWorkspacesExactResponse
-	10, // 10: kandev.plugin.v1.Host.ListWorkflowsExact:output_type -> kandev.plugin.v1.ListWorkflowsExactResponse
-	11, // 11: kandev.plugin.v1.Host.ListWorkflowStepsExact:output_type -> kandev.plugin.v1.ListWorkflowStepsExactResponse
-	12, // 12: kandev.plugin.v1.Host.ListTasksExact:output_type -> kandev.plugin.v1.ListTasksExactResponse
-	13, // 13: kandev.plugin.v1.Host.GetTaskExact:output_type -> kandev.plugin.v1.GetTaskExactResponse
-	14, // 14: kandev.plugin.v1.Host.CreateTaskExact:output_type -> kandev.plugin.v1.CreateTaskExactResponse
-	15, // 15: kandev.plugin.v1.Host.UpdateTaskExact:output_type -> kandev.plugin.v1.UpdateTaskExactResponse
-	8,  // [8:16] is the sub-list for method output_type
-	0,  // [0:8] is the sub-list for method input_type
+	6,  // 6: kandev.plugin.v1.Host.ListSessionsExact:input_type -> kandev.plugin.v1.ListSessionsExactRequest
+	7,  // 7: kandev.plugin.v1.Host.ListPendingInteractionsExact:input_type -> kandev.plugin.v1.ListPendingInteractionsExactRequest
+	8,  // 8: kandev.plugin.v1.Host.GetInteractionExact:input_type -> kandev.plugin.v1.GetInteractionExactRequest
+	9,  // 9: kandev.plugin.v1.Host.ListSanitizedMessagesExact:input_type -> kandev.plugin.v1.ListSanitizedMessagesExactRequest
+	10, // 10: kandev.plugin.v1.Host.ListTaskInboxExact:input_type -> kandev.plugin.v1.ListTaskInboxExactRequest
+	11, // 11: kandev.plugin.v1.Host.GetTaskRelationsExact:input_type -> kandev.plugin.v1.GetTaskRelationsExactRequest
+	12, // 12: kandev.plugin.v1.Host.ListTaskRelationsExact:input_type -> kandev.plugin.v1.ListTaskRelationsExactRequest
+	13, // 13: kandev.plugin.v1.Host.ListPendingTaskTransitionsExact:input_type -> kandev.plugin.v1.ListPendingTaskTransitionsExactRequest
+	14, // 14: kandev.plugin.v1.Host.CreateTaskExact:input_type -> kandev.plugin.v1.CreateTaskExactRequest
+	15, // 15: kandev.plugin.v1.Host.UpdateTaskExact:input_type -> kandev.plugin.v1.UpdateTaskExactRequest
+	16, // 16: kandev.plugin.v1.Host.WatchEvents:input_type -> kandev.plugin.v1.WatchEventsRequest
+	17, // 17: kandev.plugin.v1.Host.GetState:input_type -> kandev.plugin.v1.GetStateRequest
+	18, // 18: kandev.plugin.v1.Host.SetState:input_type -> kandev.plugin.v1.SetStateRequest
+	19, // 19: kandev.plugin.v1.Host.DeleteState:input_type -> kandev.plugin.v1.DeleteStateRequest
+	20, // 20: kandev.plugin.v1.Host.ListState:input_type -> kandev.plugin.v1.ListStateRequest
+	21, // 21: kandev.plugin.v1.Host.RevealSecret:input_type -> kandev.plugin.v1.RevealSecretRequest
+	22, // 22: kandev.plugin.v1.Host.GetSecret:input_type -> kandev.plugin.v1.GetSecretRequest
+	23, // 23: kandev.plugin.v1.Host.SetSecret:input_type -> kandev.plugin.v1.SetSecretRequest
+	24, // 24: kandev.plugin.v1.Host.DeleteSecret:input_type -> kandev.plugin.v1.DeleteSecretRequest
+	25, // 25: kandev.plugin.v1.Host.EmitEvent:input_type -> kandev.plugin.v1.EmitEventRequest
+	26, // 26: kandev.plugin.v1.Host.GetConfig:input_type -> kandev.plugin.v1.GetConfigRequest
+	27, // 27: kandev.plugin.v1.Host.ListTasks:input_type -> kandev.plugin.v1.ListTasksRequest
+	28, // 28: kandev.plugin.v1.Host.GetTask:input_type -> kandev.plugin.v1.GetTaskRequest
+	29, // 29: kandev.plugin.v1.Host.ListTaskStepTransitions:input_type -> kandev.plugin.v1.ListTaskStepTransitionsRequest
+	30, // 30: kandev.plugin.v1.Host.ListWorkspaces:input_type -> kandev.plugin.v1.ListWorkspacesRequest
+	31, // 31: kandev.plugin.v1.Host.ListWorkflows:input_type -> kandev.plugin.v1.ListWorkflowsRequest
+	32, // 32: kandev.plugin.v1.Host.ListWorkflowSteps:input_type -> kandev.plugin.v1.ListWorkflowStepsRequest
+	33, // 33: kandev.plugin.v1.Host.ListWorkflowTransitionGroups:input_type -> kandev.plugin.v1.ListWorkflowTransitionGroupsRequest
+	34, // 34: kandev.plugin.v1.Host.ListAgentProfiles:input_type -> kandev.plugin.v1.ListAgentProfilesRequest
+	35, // 35: kandev.plugin.v1.Host.ListExecutorProfiles:input_type -> kandev.plugin.v1.ListExecutorProfilesRequest
+	36, // 36: kandev.plugin.v1.Host.ListRepositories:input_type -> kandev.plugin.v1.ListRepositoriesRequest
+	37, // 37: kandev.plugin.v1.Host.ListSessions:input_type -> kandev.plugin.v1.ListSessionsRequest
+	38, // 38: kandev.plugin.v1.Host.ListSessionCodeStats:input_type -> kandev.plugin.v1.ListSessionCodeStatsRequest
+	39, // 39: kandev.plugin.v1.Host.ListMessages:input_type -> kandev.plugin.v1.ListMessagesRequest
+	40, // 40: kandev.plugin.v1.Host.ListPendingInteractions:input_type -> kandev.plugin.v1.ListPendingInteractionsRequest
+	41, // 41: kandev.plugin.v1.Host.GetInteraction:input_type -> kandev.plugin.v1.GetInteractionRequest
+	42, // 42: kandev.plugin.v1.Host.CreateTask:input_type -> kandev.plugin.v1.CreateTaskRequest
+	43, // 43: kandev.plugin.v1.Host.UpdateTask:input_type -> kandev.plugin.v1.UpdateTaskRequest
+	44, // 44: kandev.plugin.v1.Host.MoveTask:input_type -> kandev.plugin.v1.MoveTaskRequest
+	45, // 45: kandev.plugin.v1.Host.SendMessage:input_type -> kandev.plugin.v1.SendMessageRequest
+	46, // 46: kandev.plugin.v1.Host.PreviewPluginOwnedTaskTree:input_type -> kandev.plugin.v1.PreviewPluginOwnedTaskTreeRequest
+	47, // 47: kandev.plugin.v1.Host.DeletePluginOwnedTaskTree:input_type -> kandev.plugin.v1.DeletePluginOwnedTaskTreeRequest
+	48, // 48: kandev.plugin.v1.Host.GetCapabilityContext:output_type -> kandev.plugin.v1.GetCapabilityContextResponse
+	49, // 49: kandev.plugin.v1.Host.ListWorkspacesExact:output_type -> kandev.plugin.v1.ListWorkspacesExactResponse
+	50, // 50: kandev.plugin.v1.Host.ListWorkflowsExact:output_type -> kandev.plugin.v1.ListWorkflowsExactResponse
+	51, // 51: kandev.plugin.v1.Host.ListWorkflowStepsExact:output_type -> kandev.plugin.v1.ListWorkflowStepsExactResponse
+	52, // 52: kandev.plugin.v1.Host.ListTasksExact:output_type -> kandev.plugin.v1.ListTasksExactResponse
+	53, // 53: kandev.plugin.v1.Host.GetTaskExact:output_type -> kandev.plugin.v1.GetTaskExactResponse
+	54, // 54: kandev.plugin.v1.Host.ListSessionsExact:output_type -> kandev.plugin.v1.ListSessionsExactResponse
+	55, // 55: kandev.plugin.v1.Host.ListPendingInteractionsExact:output_type -> kandev.plugin.v1.ListPendingInteractionsExactResponse
+	56, // 56: kandev.plugin.v1.Host.GetInteractionExact:output_type -> kandev.plugin.v1.GetInteractionExactResponse
+	57, // 57: kandev.plugin.v1.Host.ListSanitizedMessagesExact:output_type -> kandev.plugin.v1.ListSanitizedMessagesExactResponse
+	58, // 58: kandev.plugin.v1.Host.ListTaskInboxExact:output_type -> kandev.plugin.v1.ListTaskInboxExactResponse
+	59, // 59: kandev.plugin.v1.Host.GetTaskRelationsExact:output_type -> kandev.plugin.v1.GetTaskRelationsExactResponse
+	60, // 60: kandev.plugin.v1.Host.ListTaskRelationsExact:output_type -> kandev.plugin.v1.ListTaskRelationsExactResponse
+	61, // 61: kandev.plugin.v1.Host.ListPendingTaskTransitionsExact:output_type -> kandev.plugin.v1.ListPendingTaskTransitionsExactResponse
+	62, // 62: kandev.plugin.v1.Host.CreateTaskExact:output_type -> kandev.plugin.v1.CreateTaskExactResponse
+	63, // 63: kandev.plugin.v1.Host.UpdateTaskExact:output_type -> kandev.plugin.v1.UpdateTaskExactResponse
+	64, // 64: kandev.plugin.v1.Host.WatchEvents:output_type -> kandev.plugin.v1.WatchEventsResponse
+	65, // 65: kandev.plugin.v1.Host.GetState:output_type -> kandev.plugin.v1.GetStateResponse
+	66, // 66: kandev.plugin.v1.Host.SetState:output_type -> kandev.plugin.v1.SetStateResponse
+	67, // 67: kandev.plugin.v1.Host.DeleteState:output_type -> kandev.plugin.v1.DeleteStateResponse
+	68, // 68: kandev.plugin.v1.Host.ListState:output_type -> kandev.plugin.v1.ListStateResponse
+	69, // 69: kandev.plugin.v1.Host.RevealSecret:output_type -> kandev.plugin.v1.RevealSecretResponse
+	70, // 70: kandev.plugin.v1.Host.GetSecret:output_type -> kandev.plugin.v1.GetSecretResponse
+	71, // 71: kandev.plugin.v1.Host.SetSecret:output_type -> kandev.plugin.v1.SetSecretResponse
+	72, // 72: kandev.plugin.v1.Host.DeleteSecret:output_type -> kandev.plugin.v1.DeleteSecretResponse
+	73, // 73: kandev.plugin.v1.Host.EmitEvent:output_type -> kandev.plugin.v1.EmitEventResponse
+	74, // 74: kandev.plugin.v1.Host.GetConfig:output_type -> kandev.plugin.v1.GetConfigResponse
+	75, // 75: kandev.plugin.v1.Host.ListTasks:output_type -> kandev.plugin.v1.ListTasksResponse
+	76, // 76: kandev.plugin.v1.Host.GetTask:output_type -> kandev.plugin.v1.GetTaskResponse
+	77, // 77: kandev.plugin.v1.Host.ListTaskStepTransitions:output_type -> kandev.plugin.v1.ListTaskStepTransitionsResponse
+	78, // 78: kandev.plugin.v1.Host.ListWorkspaces:output_type -> kandev.plugin.v1.ListWorkspacesResponse
+	79, // 79: kandev.plugin.v1.Host.ListWorkflows:output_type -> kandev.plugin.v1.ListWorkflowsResponse
+	80, // 80: kandev.plugin.v1.Host.ListWorkflowSteps:output_type -> kandev.plugin.v1.ListWorkflowStepsResponse
+	81, // 81: kandev.plugin.v1.Host.ListWorkflowTransitionGroups:output_type -> kandev.plugin.v1.ListWorkflowTransitionGroupsResponse
+	82, // 82: kandev.plugin.v1.Host.ListAgentProfiles:output_type -> kandev.plugin.v1.ListAgentProfilesResponse
+	83, // 83: kandev.plugin.v1.Host.ListExecutorProfiles:output_type -> kandev.plugin.v1.ListExecutorProfilesResponse
+	84, // 84: kandev.plugin.v1.Host.ListRepositories:output_type -> kandev.plugin.v1.ListRepositoriesResponse
+	85, // 85: kandev.plugin.v1.Host.ListSessions:output_type -> kandev.plugin.v1.ListSessionsResponse
+	86, // 86: kandev.plugin.v1.Host.ListSessionCodeStats:output_type -> kandev.plugin.v1.ListSessionCodeStatsResponse
+	87, // 87: kandev.plugin.v1.Host.ListMessages:output_type -> kandev.plugin.v1.ListMessagesResponse
+	88, // 88: kandev.plugin.v1.Host.ListPendingInteractions:output_type -> kandev.plugin.v1.ListPendingInteractionsResponse
+	89, // 89: kandev.plugin.v1.Host.GetInteraction:output_type -> kandev.plugin.v1.GetInteractionResponse
+	90, // 90: kandev.plugin.v1.Host.CreateTask:output_type -> kandev.plugin.v1.CreateTaskResponse
+	91, // 91: kandev.plugin.v1.Host.UpdateTask:output_type -> kandev.plugin.v1.UpdateTaskResponse
+	92, // 92: kandev.plugin.v1.Host.MoveTask:output_type -> kandev.plugin.v1.MoveTaskResponse
+	93, // 93: kandev.plugin.v1.Host.SendMessage:output_type -> kandev.plugin.v1.SendMessageResponse
+	94, // 94: kandev.plugin.v1.Host.PreviewPluginOwnedTaskTree:output_type -> kandev.plugin.v1.PreviewPluginOwnedTaskTreeResponse
+	95, // 95: kandev.plugin.v1.Host.DeletePluginOwnedTaskTree:output_type -> kandev.plugin.v1.DeletePluginOwnedTaskTreeResponse
+	48, // [48:96] is the sub-list for method output_type
+	0,  // [0:48] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name
@@ -91,8 +331,20 @@ func file_kandev_plugin_v1_host_proto_init() {
 	}
 	file_kandev_plugin_v1_capability_context_proto_init()
 	file_kandev_plugin_v1_capability_option_proto_init()
+	file_kandev_plugin_v1_config_proto_init()
+	file_kandev_plugin_v1_event_proto_init()
+	file_kandev_plugin_v1_inbox_proto_init()
+	file_kandev_plugin_v1_interaction_proto_init()
+	file_kandev_plugin_v1_message_proto_init()
+	file_kandev_plugin_v1_profile_proto_init()
+	file_kandev_plugin_v1_relation_proto_init()
+	file_kandev_plugin_v1_repository_proto_init()
+	file_kandev_plugin_v1_secret_proto_init()
+	file_kandev_plugin_v1_session_proto_init()
+	file_kandev_plugin_v1_state_proto_init()
 	file_kandev_plugin_v1_task_proto_init()
 	file_kandev_plugin_v1_topology_proto_init()
+	file_kandev_plugin_v1_transition_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -19,14 +19,54 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Host_GetCapabilityContext_FullMethodName   = "/kandev.plugin.v1.Host/GetCapabilityContext"
-	Host_ListWorkspacesExact_FullMethodName    = "/kandev.plugin.v1.Host/ListWorkspacesExact"
-	Host_ListWorkflowsExact_FullMethodName     = "/kandev.plugin.v1.Host/ListWorkflowsExact"
-	Host_ListWorkflowStepsExact_FullMethodName = "/kandev.plugin.v1.Host/ListWorkflowStepsExact"
-	Host_ListTasksExact_FullMethodName         = "/kandev.plugin.v1.Host/ListTasksExact"
-	Host_GetTaskExact_FullMethodName           = "/kandev.plugin.v1.Host/GetTaskExact"
-	Host_CreateTaskExact_FullMethodName        = "/kandev.plugin.v1.Host/CreateTaskExact"
-	Host_UpdateTaskExact_FullMethodName        = "/kandev.plugin.v1.Host/UpdateTaskExact"
+	Host_GetCapabilityContext_FullMethodName            = "/kandev.plugin.v1.Host/GetCapabilityContext"
+	Host_ListWorkspacesExact_FullMethodName             = "/kandev.plugin.v1.Host/ListWorkspacesExact"
+	Host_ListWorkflowsExact_FullMethodName              = "/kandev.plugin.v1.Host/ListWorkflowsExact"
+	Host_ListWorkflowStepsExact_FullMethodName          = "/kandev.plugin.v1.Host/ListWorkflowStepsExact"
+	Host_ListTasksExact_FullMethodName                  = "/kandev.plugin.v1.Host/ListTasksExact"
+	Host_GetTaskExact_FullMethodName                    = "/kandev.plugin.v1.Host/GetTaskExact"
+	Host_ListSessionsExact_FullMethodName               = "/kandev.plugin.v1.Host/ListSessionsExact"
+	Host_ListPendingInteractionsExact_FullMethodName    = "/kandev.plugin.v1.Host/ListPendingInteractionsExact"
+	Host_GetInteractionExact_FullMethodName             = "/kandev.plugin.v1.Host/GetInteractionExact"
+	Host_ListSanitizedMessagesExact_FullMethodName      = "/kandev.plugin.v1.Host/ListSanitizedMessagesExact"
+	Host_ListTaskInboxExact_FullMethodName              = "/kandev.plugin.v1.Host/ListTaskInboxExact"
+	Host_GetTaskRelationsExact_FullMethodName           = "/kandev.plugin.v1.Host/GetTaskRelationsExact"
+	Host_ListTaskRelationsExact_FullMethodName          = "/kandev.plugin.v1.Host/ListTaskRelationsExact"
+	Host_ListPendingTaskTransitionsExact_FullMethodName = "/kandev.plugin.v1.Host/ListPendingTaskTransitionsExact"
+	Host_CreateTaskExact_FullMethodName                 = "/kandev.plugin.v1.Host/CreateTaskExact"
+	Host_UpdateTaskExact_FullMethodName                 = "/kandev.plugin.v1.Host/UpdateTaskExact"
+	Host_WatchEvents_FullMethodName                     = "/kandev.plugin.v1.Host/WatchEvents"
+	Host_GetState_FullMethodName                        = "/kandev.plugin.v1.Host/GetState"
+	Host_SetState_FullMethodName                        = "/kandev.plugin.v1.Host/SetState"
+	Host_DeleteState_FullMethodName                     = "/kandev.plugin.v1.Host/DeleteState"
+	Host_ListState_FullMethodName                       = "/kandev.plugin.v1.Host/ListState"
+	Host_RevealSecret_FullMethodName                    = "/kandev.plugin.v1.Host/RevealSecret"
+	Host_GetSecret_FullMethodName                       = "/kandev.plugin.v1.Host/GetSecret"
+	Host_SetSecret_FullMethodName                       = "/kandev.plugin.v1.Host/SetSecret"
+	Host_DeleteSecret_FullMethodName                    = "/kandev.plugin.v1.Host/DeleteSecret"
+	Host_EmitEvent_FullMethodName                       = "/kandev.plugin.v1.Host/EmitEvent"
+	Host_GetConfig_FullMethodName                       = "/kandev.plugin.v1.Host/GetConfig"
+	Host_ListTasks_FullMethodName                       = "/kandev.plugin.v1.Host/ListTasks"
+	Host_GetTask_FullMethodName                         = "/kandev.plugin.v1.Host/GetTask"
+	Host_ListTaskStepTransitions_FullMethodName         = "/kandev.plugin.v1.Host/ListTaskStepTransitions"
+	Host_ListWorkspaces_FullMethodName                  = "/kandev.plugin.v1.Host/ListWorkspaces"
+	Host_ListWorkflows_FullMethodName                   = "/kandev.plugin.v1.Host/ListWorkflows"
+	Host_ListWorkflowSteps_FullMethodName               = "/kandev.plugin.v1.Host/ListWorkflowSteps"
+	Host_ListWorkflowTransitionGroups_FullMethodName    = "/kandev.plugin.v1.Host/ListWorkflowTransitionGroups"
+	Host_ListAgentProfiles_FullMethodName               = "/kandev.plugin.v1.Host/ListAgentProfiles"
+	Host_ListExecutorProfiles_FullMethodName            = "/kandev.plugin.v1.Host/ListExecutorProfiles"
+	Host_ListRepositories_FullMethodName                = "/kandev.plugin.v1.Host/ListRepositories"
+	Host_ListSessions_FullMethodName                    = "/kandev.plugin.v1.Host/ListSessions"
+	Host_ListSessionCodeStats_FullMethodName            = "/kandev.plugin.v1.Host/ListSessionCodeStats"
+	Host_ListMessages_FullMethodName                    = "/kandev.plugin.v1.Host/ListMessages"
+	Host_ListPendingInteractions_FullMethodName         = "/kandev.plugin.v1.Host/ListPendingInteractions"
+	Host_GetInteraction_FullMethodName                  = "/kandev.plugin.v1.Host/GetInteraction"
+	Host_CreateTask_FullMethodName                      = "/kandev.plugin.v1.Host/CreateTask"
+	Host_UpdateTask_FullMethodName                      = "/kandev.plugin.v1.Host/UpdateTask"
+	Host_MoveTask_FullMethodName                        = "/kandev.plugin.v1.Host/MoveTask"
+	Host_SendMessage_FullMethodName                     = "/kandev.plugin.v1.Host/SendMessage"
+	Host_PreviewPluginOwnedTaskTree_FullMethodName      = "/kandev.plugin.v1.Host/PreviewPluginOwnedTaskTree"
+	Host_DeletePluginOwnedTaskTree_FullMethodName       = "/kandev.plugin.v1.Host/DeletePluginOwnedTaskTree"
 )
 
 // HostClient is the client API for Host service.
@@ -40,14 +80,20 @@ const (
 // mapped to one installation; nothing in a request can change it (I1). A token
 // that proves no installation is UNAUTHENTICATED and learns nothing.
 //
-// Writers answer gRPC OK with a typed HostCommandResult once the caller is
-// known. Readers answer gRPC OK with items and a HostReadReceipt, or a gRPC
+// The methods that end in Exact, GetCapabilityContext and WatchEvents are the
+// exact contract; the rest is v1 as shipped. v1 is admitted by the manifest's
+// declarations alone, sees the whole instance, and reaches nothing of the exact
+// contract (I12). Its errors are plain gRPC statuses with the shipped code and
+// text: an undeclared method is PERMISSION_DENIED, and that is checked first.
+//
+// Exact writers answer gRPC OK with a typed HostCommandResult once the caller is
+// known. Exact readers answer gRPC OK with items and a HostReadReceipt, or a gRPC
 // status with exactly one HostCommandResult as detail: DENIED
 // PERMISSION_DENIED, CONFLICT FAILED_PRECONDITION, NOT_FOUND NOT_FOUND, INVALID
 // INVALID_ARGUMENT, UNSUPPORTED UNIMPLEMENTED, RATE_LIMITED RESOURCE_EXHAUSTED,
 // UNAVAILABLE UNAVAILABLE. Branch on the result, not on the code.
 //
-// Common to all: a workspace that doesn't exist and one that never approved the
+// Common to all exact methods: a workspace that doesn't exist and one that never approved the
 // caller both answer DENIED/MISSING_CAPABILITY_APPROVAL in the same bytes (I14);
 // withdrawn authority answers DENIED/CAPABILITY_REVOKED; authority that isn't
 // certain answers UNAVAILABLE/DEPENDENCY_UNAVAILABLE (I6).
@@ -66,12 +112,103 @@ type HostClient interface {
 	ListTasksExact(ctx context.Context, in *ListTasksExactRequest, opts ...grpc.CallOption) (*ListTasksExactResponse, error)
 	// GetTaskExact returns one task, archived and ephemeral ones included.
 	GetTaskExact(ctx context.Context, in *GetTaskExactRequest, opts ...grpc.CallOption) (*GetTaskExactResponse, error)
+	// ListSessionsExact lists a workspace's sessions as of one snapshot (I10).
+	ListSessionsExact(ctx context.Context, in *ListSessionsExactRequest, opts ...grpc.CallOption) (*ListSessionsExactResponse, error)
+	// ListPendingInteractionsExact lists what a workspace's agents wait for a
+	// human with, as of one snapshot (I10).
+	ListPendingInteractionsExact(ctx context.Context, in *ListPendingInteractionsExactRequest, opts ...grpc.CallOption) (*ListPendingInteractionsExactResponse, error)
+	// GetInteractionExact returns one interaction, terminal ones included.
+	GetInteractionExact(ctx context.Context, in *GetInteractionExactRequest, opts ...grpc.CallOption) (*GetInteractionExactResponse, error)
+	// ListSanitizedMessagesExact lists a workspace's messages without system
+	// markup, as of one snapshot (I10, I14).
+	ListSanitizedMessagesExact(ctx context.Context, in *ListSanitizedMessagesExactRequest, opts ...grpc.CallOption) (*ListSanitizedMessagesExactResponse, error)
+	// ListTaskInboxExact lists what waits for somebody in a workspace, as of one
+	// snapshot (I10).
+	ListTaskInboxExact(ctx context.Context, in *ListTaskInboxExactRequest, opts ...grpc.CallOption) (*ListTaskInboxExactResponse, error)
+	// GetTaskRelationsExact returns the graph around one task, as of one snapshot
+	// (I10).
+	GetTaskRelationsExact(ctx context.Context, in *GetTaskRelationsExactRequest, opts ...grpc.CallOption) (*GetTaskRelationsExactResponse, error)
+	// ListTaskRelationsExact lists edges between a workspace's tasks as of one
+	// snapshot (I10).
+	ListTaskRelationsExact(ctx context.Context, in *ListTaskRelationsExactRequest, opts ...grpc.CallOption) (*ListTaskRelationsExactResponse, error)
+	// ListPendingTaskTransitionsExact lists a workspace's moves that wait, as of
+	// one snapshot (I10).
+	ListPendingTaskTransitionsExact(ctx context.Context, in *ListPendingTaskTransitionsExactRequest, opts ...grpc.CallOption) (*ListPendingTaskTransitionsExactResponse, error)
 	// CreateTaskExact creates one task at a stated place. Authority, guard,
 	// versions, effect, idempotency and audit commit together or not at all (I8).
 	CreateTaskExact(ctx context.Context, in *CreateTaskExactRequest, opts ...grpc.CallOption) (*CreateTaskExactResponse, error)
 	// UpdateTaskExact changes fields of one task. Authority, guard, versions,
 	// effect, idempotency and audit commit together or not at all (I8).
 	UpdateTaskExact(ctx context.Context, in *UpdateTaskExactRequest, opts ...grpc.CallOption) (*UpdateTaskExactResponse, error)
+	// WatchEvents streams the events that the plugin's manifest declares. What
+	// belongs to a workspace and isn't a v1 event is sent only while the workspace
+	// approves it, checked at each delivery.
+	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEventsResponse], error)
+	// GetState reads one value that this plugin stored.
+	GetState(ctx context.Context, in *GetStateRequest, opts ...grpc.CallOption) (*GetStateResponse, error)
+	// SetState stores one value.
+	SetState(ctx context.Context, in *SetStateRequest, opts ...grpc.CallOption) (*SetStateResponse, error)
+	// DeleteState removes one value.
+	DeleteState(ctx context.Context, in *DeleteStateRequest, opts ...grpc.CallOption) (*DeleteStateResponse, error)
+	// ListState reads every value of one scope and ID.
+	ListState(ctx context.Context, in *ListStateRequest, opts ...grpc.CallOption) (*ListStateResponse, error)
+	// RevealSecret reads a secret that an operator gave this plugin.
+	RevealSecret(ctx context.Context, in *RevealSecretRequest, opts ...grpc.CallOption) (*RevealSecretResponse, error)
+	// GetSecret reads one secret that this plugin stored.
+	GetSecret(ctx context.Context, in *GetSecretRequest, opts ...grpc.CallOption) (*GetSecretResponse, error)
+	// SetSecret stores one secret, encrypted at rest.
+	SetSecret(ctx context.Context, in *SetSecretRequest, opts ...grpc.CallOption) (*SetSecretResponse, error)
+	// DeleteSecret removes one secret.
+	DeleteSecret(ctx context.Context, in *DeleteSecretRequest, opts ...grpc.CallOption) (*DeleteSecretResponse, error)
+	// EmitEvent publishes an event in the plugin's own name.
+	EmitEvent(ctx context.Context, in *EmitEventRequest, opts ...grpc.CallOption) (*EmitEventResponse, error)
+	// GetConfig reads what the operator configured for this plugin.
+	GetConfig(ctx context.Context, in *GetConfigRequest, opts ...grpc.CallOption) (*GetConfigResponse, error)
+	// ListTasks lists tasks of the instance.
+	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
+	// GetTask reads one task, archived and ephemeral ones included.
+	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
+	// ListTaskStepTransitions lists the moves of one task.
+	ListTaskStepTransitions(ctx context.Context, in *ListTaskStepTransitionsRequest, opts ...grpc.CallOption) (*ListTaskStepTransitionsResponse, error)
+	// ListWorkspaces lists all workspaces.
+	ListWorkspaces(ctx context.Context, in *ListWorkspacesRequest, opts ...grpc.CallOption) (*ListWorkspacesResponse, error)
+	// ListWorkflows lists the workflows of a workspace.
+	ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error)
+	// ListWorkflowSteps lists the steps of a workflow.
+	ListWorkflowSteps(ctx context.Context, in *ListWorkflowStepsRequest, opts ...grpc.CallOption) (*ListWorkflowStepsResponse, error)
+	// ListWorkflowTransitionGroups counts the moves between the steps of a
+	// workflow.
+	ListWorkflowTransitionGroups(ctx context.Context, in *ListWorkflowTransitionGroupsRequest, opts ...grpc.CallOption) (*ListWorkflowTransitionGroupsResponse, error)
+	// ListAgentProfiles lists all agent profiles.
+	ListAgentProfiles(ctx context.Context, in *ListAgentProfilesRequest, opts ...grpc.CallOption) (*ListAgentProfilesResponse, error)
+	// ListExecutorProfiles lists all executor profiles.
+	ListExecutorProfiles(ctx context.Context, in *ListExecutorProfilesRequest, opts ...grpc.CallOption) (*ListExecutorProfilesResponse, error)
+	// ListRepositories lists the repositories of a workspace.
+	ListRepositories(ctx context.Context, in *ListRepositoriesRequest, opts ...grpc.CallOption) (*ListRepositoriesResponse, error)
+	// ListSessions lists sessions of the instance.
+	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
+	// ListSessionCodeStats counts the lines that sessions changed.
+	ListSessionCodeStats(ctx context.Context, in *ListSessionCodeStatsRequest, opts ...grpc.CallOption) (*ListSessionCodeStatsResponse, error)
+	// ListMessages lists messages of the instance, without system markup (I14).
+	ListMessages(ctx context.Context, in *ListMessagesRequest, opts ...grpc.CallOption) (*ListMessagesResponse, error)
+	// ListPendingInteractions lists what agents wait for a human with.
+	ListPendingInteractions(ctx context.Context, in *ListPendingInteractionsRequest, opts ...grpc.CallOption) (*ListPendingInteractionsResponse, error)
+	// GetInteraction reads one interaction, terminal ones included.
+	GetInteraction(ctx context.Context, in *GetInteractionRequest, opts ...grpc.CallOption) (*GetInteractionResponse, error)
+	// CreateTask creates a task in the plugin's name.
+	CreateTask(ctx context.Context, in *CreateTaskRequest, opts ...grpc.CallOption) (*CreateTaskResponse, error)
+	// UpdateTask changes fields of one task.
+	UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*UpdateTaskResponse, error)
+	// MoveTask moves a task to another step, or queues it where the step is full.
+	MoveTask(ctx context.Context, in *MoveTaskRequest, opts ...grpc.CallOption) (*MoveTaskResponse, error)
+	// SendMessage says something to a task's agent in the plugin's name.
+	SendMessage(ctx context.Context, in *SendMessageRequest, opts ...grpc.CallOption) (*SendMessageResponse, error)
+	// PreviewPluginOwnedTaskTree shows what DeletePluginOwnedTaskTree would
+	// remove.
+	PreviewPluginOwnedTaskTree(ctx context.Context, in *PreviewPluginOwnedTaskTreeRequest, opts ...grpc.CallOption) (*PreviewPluginOwnedTaskTreeResponse, error)
+	// DeletePluginOwnedTaskTree removes a tree of tasks that this plugin created,
+	// all or nothing.
+	DeletePluginOwnedTaskTree(ctx context.Context, in *DeletePluginOwnedTaskTreeRequest, opts ...grpc.CallOption) (*DeletePluginOwnedTaskTreeResponse, error)
 }
 
 type hostClient struct {
@@ -142,6 +279,86 @@ func (c *hostClient) GetTaskExact(ctx context.Context, in *GetTaskExactRequest, 
 	return out, nil
 }
 
+func (c *hostClient) ListSessionsExact(ctx context.Context, in *ListSessionsExactRequest, opts ...grpc.CallOption) (*ListSessionsExactResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSessionsExactResponse)
+	err := c.cc.Invoke(ctx, Host_ListSessionsExact_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListPendingInteractionsExact(ctx context.Context, in *ListPendingInteractionsExactRequest, opts ...grpc.CallOption) (*ListPendingInteractionsExactResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPendingInteractionsExactResponse)
+	err := c.cc.Invoke(ctx, Host_ListPendingInteractionsExact_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) GetInteractionExact(ctx context.Context, in *GetInteractionExactRequest, opts ...grpc.CallOption) (*GetInteractionExactResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetInteractionExactResponse)
+	err := c.cc.Invoke(ctx, Host_GetInteractionExact_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListSanitizedMessagesExact(ctx context.Context, in *ListSanitizedMessagesExactRequest, opts ...grpc.CallOption) (*ListSanitizedMessagesExactResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSanitizedMessagesExactResponse)
+	err := c.cc.Invoke(ctx, Host_ListSanitizedMessagesExact_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListTaskInboxExact(ctx context.Context, in *ListTaskInboxExactRequest, opts ...grpc.CallOption) (*ListTaskInboxExactResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTaskInboxExactResponse)
+	err := c.cc.Invoke(ctx, Host_ListTaskInboxExact_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) GetTaskRelationsExact(ctx context.Context, in *GetTaskRelationsExactRequest, opts ...grpc.CallOption) (*GetTaskRelationsExactResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTaskRelationsExactResponse)
+	err := c.cc.Invoke(ctx, Host_GetTaskRelationsExact_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListTaskRelationsExact(ctx context.Context, in *ListTaskRelationsExactRequest, opts ...grpc.CallOption) (*ListTaskRelationsExactResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTaskRelationsExactResponse)
+	err := c.cc.Invoke(ctx, Host_ListTaskRelationsExact_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListPendingTaskTransitionsExact(ctx context.Context, in *ListPendingTaskTransitionsExactRequest, opts ...grpc.CallOption) (*ListPendingTaskTransitionsExactResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPendingTaskTransitionsExactResponse)
+	err := c.cc.Invoke(ctx, Host_ListPendingTaskTransitionsExact_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *hostClient) CreateTaskExact(ctx context.Context, in *CreateTaskExactRequest, opts ...grpc.CallOption) (*CreateTaskExactResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateTaskExactResponse)
@@ -162,6 +379,335 @@ func (c *hostClient) UpdateTaskExact(ctx context.Context, in *UpdateTaskExactReq
 	return out, nil
 }
 
+func (c *hostClient) WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEventsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Host_ServiceDesc.Streams[0], Host_WatchEvents_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchEventsRequest, WatchEventsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Host_WatchEventsClient = grpc.ServerStreamingClient[WatchEventsResponse]
+
+func (c *hostClient) GetState(ctx context.Context, in *GetStateRequest, opts ...grpc.CallOption) (*GetStateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetStateResponse)
+	err := c.cc.Invoke(ctx, Host_GetState_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) SetState(ctx context.Context, in *SetStateRequest, opts ...grpc.CallOption) (*SetStateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetStateResponse)
+	err := c.cc.Invoke(ctx, Host_SetState_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) DeleteState(ctx context.Context, in *DeleteStateRequest, opts ...grpc.CallOption) (*DeleteStateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteStateResponse)
+	err := c.cc.Invoke(ctx, Host_DeleteState_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListState(ctx context.Context, in *ListStateRequest, opts ...grpc.CallOption) (*ListStateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListStateResponse)
+	err := c.cc.Invoke(ctx, Host_ListState_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) RevealSecret(ctx context.Context, in *RevealSecretRequest, opts ...grpc.CallOption) (*RevealSecretResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevealSecretResponse)
+	err := c.cc.Invoke(ctx, Host_RevealSecret_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) GetSecret(ctx context.Context, in *GetSecretRequest, opts ...grpc.CallOption) (*GetSecretResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetSecretResponse)
+	err := c.cc.Invoke(ctx, Host_GetSecret_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) SetSecret(ctx context.Context, in *SetSecretRequest, opts ...grpc.CallOption) (*SetSecretResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetSecretResponse)
+	err := c.cc.Invoke(ctx, Host_SetSecret_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) DeleteSecret(ctx context.Context, in *DeleteSecretRequest, opts ...grpc.CallOption) (*DeleteSecretResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteSecretResponse)
+	err := c.cc.Invoke(ctx, Host_DeleteSecret_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) EmitEvent(ctx context.Context, in *EmitEventRequest, opts ...grpc.CallOption) (*EmitEventResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EmitEventResponse)
+	err := c.cc.Invoke(ctx, Host_EmitEvent_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) GetConfig(ctx context.Context, in *GetConfigRequest, opts ...grpc.CallOption) (*GetConfigResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetConfigResponse)
+	err := c.cc.Invoke(ctx, Host_GetConfig_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTasksResponse)
+	err := c.cc.Invoke(ctx, Host_ListTasks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTaskResponse)
+	err := c.cc.Invoke(ctx, Host_GetTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListTaskStepTransitions(ctx context.Context, in *ListTaskStepTransitionsRequest, opts ...grpc.CallOption) (*ListTaskStepTransitionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTaskStepTransitionsResponse)
+	err := c.cc.Invoke(ctx, Host_ListTaskStepTransitions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListWorkspaces(ctx context.Context, in *ListWorkspacesRequest, opts ...grpc.CallOption) (*ListWorkspacesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWorkspacesResponse)
+	err := c.cc.Invoke(ctx, Host_ListWorkspaces_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWorkflowsResponse)
+	err := c.cc.Invoke(ctx, Host_ListWorkflows_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListWorkflowSteps(ctx context.Context, in *ListWorkflowStepsRequest, opts ...grpc.CallOption) (*ListWorkflowStepsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWorkflowStepsResponse)
+	err := c.cc.Invoke(ctx, Host_ListWorkflowSteps_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListWorkflowTransitionGroups(ctx context.Context, in *ListWorkflowTransitionGroupsRequest, opts ...grpc.CallOption) (*ListWorkflowTransitionGroupsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWorkflowTransitionGroupsResponse)
+	err := c.cc.Invoke(ctx, Host_ListWorkflowTransitionGroups_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListAgentProfiles(ctx context.Context, in *ListAgentProfilesRequest, opts ...grpc.CallOption) (*ListAgentProfilesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAgentProfilesResponse)
+	err := c.cc.Invoke(ctx, Host_ListAgentProfiles_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListExecutorProfiles(ctx context.Context, in *ListExecutorProfilesRequest, opts ...grpc.CallOption) (*ListExecutorProfilesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListExecutorProfilesResponse)
+	err := c.cc.Invoke(ctx, Host_ListExecutorProfiles_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListRepositories(ctx context.Context, in *ListRepositoriesRequest, opts ...grpc.CallOption) (*ListRepositoriesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRepositoriesResponse)
+	err := c.cc.Invoke(ctx, Host_ListRepositories_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSessionsResponse)
+	err := c.cc.Invoke(ctx, Host_ListSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListSessionCodeStats(ctx context.Context, in *ListSessionCodeStatsRequest, opts ...grpc.CallOption) (*ListSessionCodeStatsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSessionCodeStatsResponse)
+	err := c.cc.Invoke(ctx, Host_ListSessionCodeStats_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListMessages(ctx context.Context, in *ListMessagesRequest, opts ...grpc.CallOption) (*ListMessagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListMessagesResponse)
+	err := c.cc.Invoke(ctx, Host_ListMessages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) ListPendingInteractions(ctx context.Context, in *ListPendingInteractionsRequest, opts ...grpc.CallOption) (*ListPendingInteractionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPendingInteractionsResponse)
+	err := c.cc.Invoke(ctx, Host_ListPendingInteractions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) GetInteraction(ctx context.Context, in *GetInteractionRequest, opts ...grpc.CallOption) (*GetInteractionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetInteractionResponse)
+	err := c.cc.Invoke(ctx, Host_GetInteraction_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) CreateTask(ctx context.Context, in *CreateTaskRequest, opts ...grpc.CallOption) (*CreateTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateTaskResponse)
+	err := c.cc.Invoke(ctx, Host_CreateTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*UpdateTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateTaskResponse)
+	err := c.cc.Invoke(ctx, Host_UpdateTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) MoveTask(ctx context.Context, in *MoveTaskRequest, opts ...grpc.CallOption) (*MoveTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MoveTaskResponse)
+	err := c.cc.Invoke(ctx, Host_MoveTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) SendMessage(ctx context.Context, in *SendMessageRequest, opts ...grpc.CallOption) (*SendMessageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SendMessageResponse)
+	err := c.cc.Invoke(ctx, Host_SendMessage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) PreviewPluginOwnedTaskTree(ctx context.Context, in *PreviewPluginOwnedTaskTreeRequest, opts ...grpc.CallOption) (*PreviewPluginOwnedTaskTreeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PreviewPluginOwnedTaskTreeResponse)
+	err := c.cc.Invoke(ctx, Host_PreviewPluginOwnedTaskTree_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) DeletePluginOwnedTaskTree(ctx context.Context, in *DeletePluginOwnedTaskTreeRequest, opts ...grpc.CallOption) (*DeletePluginOwnedTaskTreeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeletePluginOwnedTaskTreeResponse)
+	err := c.cc.Invoke(ctx, Host_DeletePluginOwnedTaskTree_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // HostServer is the server API for Host service.
 // All implementations must embed UnimplementedHostServer
 // for forward compatibility.
@@ -173,14 +719,20 @@ func (c *hostClient) UpdateTaskExact(ctx context.Context, in *UpdateTaskExactReq
 // mapped to one installation; nothing in a request can change it (I1). A token
 // that proves no installation is UNAUTHENTICATED and learns nothing.
 //
-// Writers answer gRPC OK with a typed HostCommandResult once the caller is
-// known. Readers answer gRPC OK with items and a HostReadReceipt, or a gRPC
+// The methods that end in Exact, GetCapabilityContext and WatchEvents are the
+// exact contract; the rest is v1 as shipped. v1 is admitted by the manifest's
+// declarations alone, sees the whole instance, and reaches nothing of the exact
+// contract (I12). Its errors are plain gRPC statuses with the shipped code and
+// text: an undeclared method is PERMISSION_DENIED, and that is checked first.
+//
+// Exact writers answer gRPC OK with a typed HostCommandResult once the caller is
+// known. Exact readers answer gRPC OK with items and a HostReadReceipt, or a gRPC
 // status with exactly one HostCommandResult as detail: DENIED
 // PERMISSION_DENIED, CONFLICT FAILED_PRECONDITION, NOT_FOUND NOT_FOUND, INVALID
 // INVALID_ARGUMENT, UNSUPPORTED UNIMPLEMENTED, RATE_LIMITED RESOURCE_EXHAUSTED,
 // UNAVAILABLE UNAVAILABLE. Branch on the result, not on the code.
 //
-// Common to all: a workspace that doesn't exist and one that never approved the
+// Common to all exact methods: a workspace that doesn't exist and one that never approved the
 // caller both answer DENIED/MISSING_CAPABILITY_APPROVAL in the same bytes (I14);
 // withdrawn authority answers DENIED/CAPABILITY_REVOKED; authority that isn't
 // certain answers UNAVAILABLE/DEPENDENCY_UNAVAILABLE (I6).
@@ -199,12 +751,103 @@ type HostServer interface {
 	ListTasksExact(context.Context, *ListTasksExactRequest) (*ListTasksExactResponse, error)
 	// GetTaskExact returns one task, archived and ephemeral ones included.
 	GetTaskExact(context.Context, *GetTaskExactRequest) (*GetTaskExactResponse, error)
+	// ListSessionsExact lists a workspace's sessions as of one snapshot (I10).
+	ListSessionsExact(context.Context, *ListSessionsExactRequest) (*ListSessionsExactResponse, error)
+	// ListPendingInteractionsExact lists what a workspace's agents wait for a
+	// human with, as of one snapshot (I10).
+	ListPendingInteractionsExact(context.Context, *ListPendingInteractionsExactRequest) (*ListPendingInteractionsExactResponse, error)
+	// GetInteractionExact returns one interaction, terminal ones included.
+	GetInteractionExact(context.Context, *GetInteractionExactRequest) (*GetInteractionExactResponse, error)
+	// ListSanitizedMessagesExact lists a workspace's messages without system
+	// markup, as of one snapshot (I10, I14).
+	ListSanitizedMessagesExact(context.Context, *ListSanitizedMessagesExactRequest) (*ListSanitizedMessagesExactResponse, error)
+	// ListTaskInboxExact lists what waits for somebody in a workspace, as of one
+	// snapshot (I10).
+	ListTaskInboxExact(context.Context, *ListTaskInboxExactRequest) (*ListTaskInboxExactResponse, error)
+	// GetTaskRelationsExact returns the graph around one task, as of one snapshot
+	// (I10).
+	GetTaskRelationsExact(context.Context, *GetTaskRelationsExactRequest) (*GetTaskRelationsExactResponse, error)
+	// ListTaskRelationsExact lists edges between a workspace's tasks as of one
+	// snapshot (I10).
+	ListTaskRelationsExact(context.Context, *ListTaskRelationsExactRequest) (*ListTaskRelationsExactResponse, error)
+	// ListPendingTaskTransitionsExact lists a workspace's moves that wait, as of
+	// one snapshot (I10).
+	ListPendingTaskTransitionsExact(context.Context, *ListPendingTaskTransitionsExactRequest) (*ListPendingTaskTransitionsExactResponse, error)
 	// CreateTaskExact creates one task at a stated place. Authority, guard,
 	// versions, effect, idempotency and audit commit together or not at all (I8).
 	CreateTaskExact(context.Context, *CreateTaskExactRequest) (*CreateTaskExactResponse, error)
 	// UpdateTaskExact changes fields of one task. Authority, guard, versions,
 	// effect, idempotency and audit commit together or not at all (I8).
 	UpdateTaskExact(context.Context, *UpdateTaskExactRequest) (*UpdateTaskExactResponse, error)
+	// WatchEvents streams the events that the plugin's manifest declares. What
+	// belongs to a workspace and isn't a v1 event is sent only while the workspace
+	// approves it, checked at each delivery.
+	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error
+	// GetState reads one value that this plugin stored.
+	GetState(context.Context, *GetStateRequest) (*GetStateResponse, error)
+	// SetState stores one value.
+	SetState(context.Context, *SetStateRequest) (*SetStateResponse, error)
+	// DeleteState removes one value.
+	DeleteState(context.Context, *DeleteStateRequest) (*DeleteStateResponse, error)
+	// ListState reads every value of one scope and ID.
+	ListState(context.Context, *ListStateRequest) (*ListStateResponse, error)
+	// RevealSecret reads a secret that an operator gave this plugin.
+	RevealSecret(context.Context, *RevealSecretRequest) (*RevealSecretResponse, error)
+	// GetSecret reads one secret that this plugin stored.
+	GetSecret(context.Context, *GetSecretRequest) (*GetSecretResponse, error)
+	// SetSecret stores one secret, encrypted at rest.
+	SetSecret(context.Context, *SetSecretRequest) (*SetSecretResponse, error)
+	// DeleteSecret removes one secret.
+	DeleteSecret(context.Context, *DeleteSecretRequest) (*DeleteSecretResponse, error)
+	// EmitEvent publishes an event in the plugin's own name.
+	EmitEvent(context.Context, *EmitEventRequest) (*EmitEventResponse, error)
+	// GetConfig reads what the operator configured for this plugin.
+	GetConfig(context.Context, *GetConfigRequest) (*GetConfigResponse, error)
+	// ListTasks lists tasks of the instance.
+	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
+	// GetTask reads one task, archived and ephemeral ones included.
+	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)
+	// ListTaskStepTransitions lists the moves of one task.
+	ListTaskStepTransitions(context.Context, *ListTaskStepTransitionsRequest) (*ListTaskStepTransitionsResponse, error)
+	// ListWorkspaces lists all workspaces.
+	ListWorkspaces(context.Context, *ListWorkspacesRequest) (*ListWorkspacesResponse, error)
+	// ListWorkflows lists the workflows of a workspace.
+	ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error)
+	// ListWorkflowSteps lists the steps of a workflow.
+	ListWorkflowSteps(context.Context, *ListWorkflowStepsRequest) (*ListWorkflowStepsResponse, error)
+	// ListWorkflowTransitionGroups counts the moves between the steps of a
+	// workflow.
+	ListWorkflowTransitionGroups(context.Context, *ListWorkflowTransitionGroupsRequest) (*ListWorkflowTransitionGroupsResponse, error)
+	// ListAgentProfiles lists all agent profiles.
+	ListAgentProfiles(context.Context, *ListAgentProfilesRequest) (*ListAgentProfilesResponse, error)
+	// ListExecutorProfiles lists all executor profiles.
+	ListExecutorProfiles(context.Context, *ListExecutorProfilesRequest) (*ListExecutorProfilesResponse, error)
+	// ListRepositories lists the repositories of a workspace.
+	ListRepositories(context.Context, *ListRepositoriesRequest) (*ListRepositoriesResponse, error)
+	// ListSessions lists sessions of the instance.
+	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
+	// ListSessionCodeStats counts the lines that sessions changed.
+	ListSessionCodeStats(context.Context, *ListSessionCodeStatsRequest) (*ListSessionCodeStatsResponse, error)
+	// ListMessages lists messages of the instance, without system markup (I14).
+	ListMessages(context.Context, *ListMessagesRequest) (*ListMessagesResponse, error)
+	// ListPendingInteractions lists what agents wait for a human with.
+	ListPendingInteractions(context.Context, *ListPendingInteractionsRequest) (*ListPendingInteractionsResponse, error)
+	// GetInteraction reads one interaction, terminal ones included.
+	GetInteraction(context.Context, *GetInteractionRequest) (*GetInteractionResponse, error)
+	// CreateTask creates a task in the plugin's name.
+	CreateTask(context.Context, *CreateTaskRequest) (*CreateTaskResponse, error)
+	// UpdateTask changes fields of one task.
+	UpdateTask(context.Context, *UpdateTaskRequest) (*UpdateTaskResponse, error)
+	// MoveTask moves a task to another step, or queues it where the step is full.
+	MoveTask(context.Context, *MoveTaskRequest) (*MoveTaskResponse, error)
+	// SendMessage says something to a task's agent in the plugin's name.
+	SendMessage(context.Context, *SendMessageRequest) (*SendMessageResponse, error)
+	// PreviewPluginOwnedTaskTree shows what DeletePluginOwnedTaskTree would
+	// remove.
+	PreviewPluginOwnedTaskTree(context.Context, *PreviewPluginOwnedTaskTreeRequest) (*PreviewPluginOwnedTaskTreeResponse, error)
+	// DeletePluginOwnedTaskTree removes a tree of tasks that this plugin created,
+	// all or nothing.
+	DeletePluginOwnedTaskTree(context.Context, *DeletePluginOwnedTaskTreeRequest) (*DeletePluginOwnedTaskTreeResponse, error)
 	mustEmbedUnimplementedHostServer()
 }
 
@@ -233,11 +876,131 @@ func (UnimplementedHostServer) ListTasksExact(context.Context, *ListTasksExactRe
 func (UnimplementedHostServer) GetTaskExact(context.Context, *GetTaskExactRequest) (*GetTaskExactResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetTaskExact not implemented")
 }
+func (UnimplementedHostServer) ListSessionsExact(context.Context, *ListSessionsExactRequest) (*ListSessionsExactResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSessionsExact not implemented")
+}
+func (UnimplementedHostServer) ListPendingInteractionsExact(context.Context, *ListPendingInteractionsExactRequest) (*ListPendingInteractionsExactResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPendingInteractionsExact not implemented")
+}
+func (UnimplementedHostServer) GetInteractionExact(context.Context, *GetInteractionExactRequest) (*GetInteractionExactResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetInteractionExact not implemented")
+}
+func (UnimplementedHostServer) ListSanitizedMessagesExact(context.Context, *ListSanitizedMessagesExactRequest) (*ListSanitizedMessagesExactResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSanitizedMessagesExact not implemented")
+}
+func (UnimplementedHostServer) ListTaskInboxExact(context.Context, *ListTaskInboxExactRequest) (*ListTaskInboxExactResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTaskInboxExact not implemented")
+}
+func (UnimplementedHostServer) GetTaskRelationsExact(context.Context, *GetTaskRelationsExactRequest) (*GetTaskRelationsExactResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTaskRelationsExact not implemented")
+}
+func (UnimplementedHostServer) ListTaskRelationsExact(context.Context, *ListTaskRelationsExactRequest) (*ListTaskRelationsExactResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTaskRelationsExact not implemented")
+}
+func (UnimplementedHostServer) ListPendingTaskTransitionsExact(context.Context, *ListPendingTaskTransitionsExactRequest) (*ListPendingTaskTransitionsExactResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPendingTaskTransitionsExact not implemented")
+}
 func (UnimplementedHostServer) CreateTaskExact(context.Context, *CreateTaskExactRequest) (*CreateTaskExactResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateTaskExact not implemented")
 }
 func (UnimplementedHostServer) UpdateTaskExact(context.Context, *UpdateTaskExactRequest) (*UpdateTaskExactResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateTaskExact not implemented")
+}
+func (UnimplementedHostServer) WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchEvents not implemented")
+}
+func (UnimplementedHostServer) GetState(context.Context, *GetStateRequest) (*GetStateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetState not implemented")
+}
+func (UnimplementedHostServer) SetState(context.Context, *SetStateRequest) (*SetStateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetState not implemented")
+}
+func (UnimplementedHostServer) DeleteState(context.Context, *DeleteStateRequest) (*DeleteStateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteState not implemented")
+}
+func (UnimplementedHostServer) ListState(context.Context, *ListStateRequest) (*ListStateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListState not implemented")
+}
+func (UnimplementedHostServer) RevealSecret(context.Context, *RevealSecretRequest) (*RevealSecretResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevealSecret not implemented")
+}
+func (UnimplementedHostServer) GetSecret(context.Context, *GetSecretRequest) (*GetSecretResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSecret not implemented")
+}
+func (UnimplementedHostServer) SetSecret(context.Context, *SetSecretRequest) (*SetSecretResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetSecret not implemented")
+}
+func (UnimplementedHostServer) DeleteSecret(context.Context, *DeleteSecretRequest) (*DeleteSecretResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteSecret not implemented")
+}
+func (UnimplementedHostServer) EmitEvent(context.Context, *EmitEventRequest) (*EmitEventResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EmitEvent not implemented")
+}
+func (UnimplementedHostServer) GetConfig(context.Context, *GetConfigRequest) (*GetConfigResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetConfig not implemented")
+}
+func (UnimplementedHostServer) ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTasks not implemented")
+}
+func (UnimplementedHostServer) GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTask not implemented")
+}
+func (UnimplementedHostServer) ListTaskStepTransitions(context.Context, *ListTaskStepTransitionsRequest) (*ListTaskStepTransitionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTaskStepTransitions not implemented")
+}
+func (UnimplementedHostServer) ListWorkspaces(context.Context, *ListWorkspacesRequest) (*ListWorkspacesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWorkspaces not implemented")
+}
+func (UnimplementedHostServer) ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWorkflows not implemented")
+}
+func (UnimplementedHostServer) ListWorkflowSteps(context.Context, *ListWorkflowStepsRequest) (*ListWorkflowStepsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWorkflowSteps not implemented")
+}
+func (UnimplementedHostServer) ListWorkflowTransitionGroups(context.Context, *ListWorkflowTransitionGroupsRequest) (*ListWorkflowTransitionGroupsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWorkflowTransitionGroups not implemented")
+}
+func (UnimplementedHostServer) ListAgentProfiles(context.Context, *ListAgentProfilesRequest) (*ListAgentProfilesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAgentProfiles not implemented")
+}
+func (UnimplementedHostServer) ListExecutorProfiles(context.Context, *ListExecutorProfilesRequest) (*ListExecutorProfilesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListExecutorProfiles not implemented")
+}
+func (UnimplementedHostServer) ListRepositories(context.Context, *ListRepositoriesRequest) (*ListRepositoriesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRepositories not implemented")
+}
+func (UnimplementedHostServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
+}
+func (UnimplementedHostServer) ListSessionCodeStats(context.Context, *ListSessionCodeStatsRequest) (*ListSessionCodeStatsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSessionCodeStats not implemented")
+}
+func (UnimplementedHostServer) ListMessages(context.Context, *ListMessagesRequest) (*ListMessagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListMessages not implemented")
+}
+func (UnimplementedHostServer) ListPendingInteractions(context.Context, *ListPendingInteractionsRequest) (*ListPendingInteractionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPendingInteractions not implemented")
+}
+func (UnimplementedHostServer) GetInteraction(context.Context, *GetInteractionRequest) (*GetInteractionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetInteraction not implemented")
+}
+func (UnimplementedHostServer) CreateTask(context.Context, *CreateTaskRequest) (*CreateTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateTask not implemented")
+}
+func (UnimplementedHostServer) UpdateTask(context.Context, *UpdateTaskRequest) (*UpdateTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateTask not implemented")
+}
+func (UnimplementedHostServer) MoveTask(context.Context, *MoveTaskRequest) (*MoveTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MoveTask not implemented")
+}
+func (UnimplementedHostServer) SendMessage(context.Context, *SendMessageRequest) (*SendMessageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SendMessage not implemented")
+}
+func (UnimplementedHostServer) PreviewPluginOwnedTaskTree(context.Context, *PreviewPluginOwnedTaskTreeRequest) (*PreviewPluginOwnedTaskTreeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PreviewPluginOwnedTaskTree not implemented")
+}
+func (UnimplementedHostServer) DeletePluginOwnedTaskTree(context.Context, *DeletePluginOwnedTaskTreeRequest) (*DeletePluginOwnedTaskTreeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeletePluginOwnedTaskTree not implemented")
 }
 func (UnimplementedHostServer) mustEmbedUnimplementedHostServer() {}
 func (UnimplementedHostServer) testEmbeddedByValue()              {}
@@ -368,6 +1131,150 @@ func _Host_GetTaskExact_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Host_ListSessionsExact_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSessionsExactRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListSessionsExact(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListSessionsExact_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListSessionsExact(ctx, req.(*ListSessionsExactRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListPendingInteractionsExact_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPendingInteractionsExactRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListPendingInteractionsExact(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListPendingInteractionsExact_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListPendingInteractionsExact(ctx, req.(*ListPendingInteractionsExactRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_GetInteractionExact_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetInteractionExactRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).GetInteractionExact(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_GetInteractionExact_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).GetInteractionExact(ctx, req.(*GetInteractionExactRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListSanitizedMessagesExact_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSanitizedMessagesExactRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListSanitizedMessagesExact(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListSanitizedMessagesExact_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListSanitizedMessagesExact(ctx, req.(*ListSanitizedMessagesExactRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListTaskInboxExact_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTaskInboxExactRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListTaskInboxExact(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListTaskInboxExact_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListTaskInboxExact(ctx, req.(*ListTaskInboxExactRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_GetTaskRelationsExact_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTaskRelationsExactRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).GetTaskRelationsExact(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_GetTaskRelationsExact_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).GetTaskRelationsExact(ctx, req.(*GetTaskRelationsExactRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListTaskRelationsExact_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTaskRelationsExactRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListTaskRelationsExact(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListTaskRelationsExact_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListTaskRelationsExact(ctx, req.(*ListTaskRelationsExactRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListPendingTaskTransitionsExact_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPendingTaskTransitionsExactRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListPendingTaskTransitionsExact(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListPendingTaskTransitionsExact_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListPendingTaskTransitionsExact(ctx, req.(*ListPendingTaskTransitionsExactRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Host_CreateTaskExact_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateTaskExactRequest)
 	if err := dec(in); err != nil {
@@ -404,6 +1311,575 @@ func _Host_UpdateTaskExact_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Host_WatchEvents_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchEventsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(HostServer).WatchEvents(m, &grpc.GenericServerStream[WatchEventsRequest, WatchEventsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Host_WatchEventsServer = grpc.ServerStreamingServer[WatchEventsResponse]
+
+func _Host_GetState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetStateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).GetState(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_GetState_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).GetState(ctx, req.(*GetStateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_SetState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetStateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).SetState(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_SetState_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).SetState(ctx, req.(*SetStateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_DeleteState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteStateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).DeleteState(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_DeleteState_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).DeleteState(ctx, req.(*DeleteStateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListStateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListState(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListState_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListState(ctx, req.(*ListStateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_RevealSecret_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevealSecretRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).RevealSecret(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_RevealSecret_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).RevealSecret(ctx, req.(*RevealSecretRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_GetSecret_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetSecretRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).GetSecret(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_GetSecret_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).GetSecret(ctx, req.(*GetSecretRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_SetSecret_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetSecretRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).SetSecret(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_SetSecret_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).SetSecret(ctx, req.(*SetSecretRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_DeleteSecret_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteSecretRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).DeleteSecret(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_DeleteSecret_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).DeleteSecret(ctx, req.(*DeleteSecretRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_EmitEvent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EmitEventRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).EmitEvent(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_EmitEvent_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).EmitEvent(ctx, req.(*EmitEventRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_GetConfig_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetConfigRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).GetConfig(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_GetConfig_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).GetConfig(ctx, req.(*GetConfigRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListTasks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTasksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListTasks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListTasks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListTasks(ctx, req.(*ListTasksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_GetTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).GetTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_GetTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).GetTask(ctx, req.(*GetTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListTaskStepTransitions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTaskStepTransitionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListTaskStepTransitions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListTaskStepTransitions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListTaskStepTransitions(ctx, req.(*ListTaskStepTransitionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListWorkspaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWorkspacesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListWorkspaces(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListWorkspaces_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListWorkspaces(ctx, req.(*ListWorkspacesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListWorkflows_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWorkflowsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListWorkflows(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListWorkflows_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListWorkflows(ctx, req.(*ListWorkflowsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListWorkflowSteps_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWorkflowStepsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListWorkflowSteps(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListWorkflowSteps_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListWorkflowSteps(ctx, req.(*ListWorkflowStepsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListWorkflowTransitionGroups_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWorkflowTransitionGroupsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListWorkflowTransitionGroups(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListWorkflowTransitionGroups_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListWorkflowTransitionGroups(ctx, req.(*ListWorkflowTransitionGroupsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListAgentProfiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAgentProfilesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListAgentProfiles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListAgentProfiles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListAgentProfiles(ctx, req.(*ListAgentProfilesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListExecutorProfiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListExecutorProfilesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListExecutorProfiles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListExecutorProfiles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListExecutorProfiles(ctx, req.(*ListExecutorProfilesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListRepositories_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRepositoriesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListRepositories(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListRepositories_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListRepositories(ctx, req.(*ListRepositoriesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListSessions(ctx, req.(*ListSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListSessionCodeStats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSessionCodeStatsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListSessionCodeStats(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListSessionCodeStats_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListSessionCodeStats(ctx, req.(*ListSessionCodeStatsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListMessages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListMessagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListMessages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListMessages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListMessages(ctx, req.(*ListMessagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_ListPendingInteractions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPendingInteractionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).ListPendingInteractions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_ListPendingInteractions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).ListPendingInteractions(ctx, req.(*ListPendingInteractionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_GetInteraction_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetInteractionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).GetInteraction(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_GetInteraction_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).GetInteraction(ctx, req.(*GetInteractionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_CreateTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).CreateTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_CreateTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).CreateTask(ctx, req.(*CreateTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_UpdateTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).UpdateTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_UpdateTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).UpdateTask(ctx, req.(*UpdateTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_MoveTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MoveTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).MoveTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_MoveTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).MoveTask(ctx, req.(*MoveTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_SendMessage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SendMessageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).SendMessage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_SendMessage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).SendMessage(ctx, req.(*SendMessageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_PreviewPluginOwnedTaskTree_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PreviewPluginOwnedTaskTreeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).PreviewPluginOwnedTaskTree(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_PreviewPluginOwnedTaskTree_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).PreviewPluginOwnedTaskTree(ctx, req.(*PreviewPluginOwnedTaskTreeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_DeletePluginOwnedTaskTree_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeletePluginOwnedTaskTreeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).DeletePluginOwnedTaskTree(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_DeletePluginOwnedTaskTree_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).DeletePluginOwnedTaskTree(ctx, req.(*DeletePluginOwnedTaskTreeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Host_ServiceDesc is the grpc.ServiceDesc for Host service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -436,6 +1912,38 @@ var Host_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Host_GetTaskExact_Handler,
 		},
 		{
+			MethodName: "ListSessionsExact",
+			Handler:    _Host_ListSessionsExact_Handler,
+		},
+		{
+			MethodName: "ListPendingInteractionsExact",
+			Handler:    _Host_ListPendingInteractionsExact_Handler,
+		},
+		{
+			MethodName: "GetInteractionExact",
+			Handler:    _Host_GetInteractionExact_Handler,
+		},
+		{
+			MethodName: "ListSanitizedMessagesExact",
+			Handler:    _Host_ListSanitizedMessagesExact_Handler,
+		},
+		{
+			MethodName: "ListTaskInboxExact",
+			Handler:    _Host_ListTaskInboxExact_Handler,
+		},
+		{
+			MethodName: "GetTaskRelationsExact",
+			Handler:    _Host_GetTaskRelationsExact_Handler,
+		},
+		{
+			MethodName: "ListTaskRelationsExact",
+			Handler:    _Host_ListTaskRelationsExact_Handler,
+		},
+		{
+			MethodName: "ListPendingTaskTransitionsExact",
+			Handler:    _Host_ListPendingTaskTransitionsExact_Handler,
+		},
+		{
 			MethodName: "CreateTaskExact",
 			Handler:    _Host_CreateTaskExact_Handler,
 		},
@@ -443,7 +1951,137 @@ var Host_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "UpdateTaskExact",
 			Handler:    _Host_UpdateTaskExact_Handler,
 		},
+		{
+			MethodName: "GetState",
+			Handler:    _Host_GetState_Handler,
+		},
+		{
+			MethodName: "SetState",
+			Handler:    _Host_SetState_Handler,
+		},
+		{
+			MethodName: "DeleteState",
+			Handler:    _Host_DeleteState_Handler,
+		},
+		{
+			MethodName: "ListState",
+			Handler:    _Host_ListState_Handler,
+		},
+		{
+			MethodName: "RevealSecret",
+			Handler:    _Host_RevealSecret_Handler,
+		},
+		{
+			MethodName: "GetSecret",
+			Handler:    _Host_GetSecret_Handler,
+		},
+		{
+			MethodName: "SetSecret",
+			Handler:    _Host_SetSecret_Handler,
+		},
+		{
+			MethodName: "DeleteSecret",
+			Handler:    _Host_DeleteSecret_Handler,
+		},
+		{
+			MethodName: "EmitEvent",
+			Handler:    _Host_EmitEvent_Handler,
+		},
+		{
+			MethodName: "GetConfig",
+			Handler:    _Host_GetConfig_Handler,
+		},
+		{
+			MethodName: "ListTasks",
+			Handler:    _Host_ListTasks_Handler,
+		},
+		{
+			MethodName: "GetTask",
+			Handler:    _Host_GetTask_Handler,
+		},
+		{
+			MethodName: "ListTaskStepTransitions",
+			Handler:    _Host_ListTaskStepTransitions_Handler,
+		},
+		{
+			MethodName: "ListWorkspaces",
+			Handler:    _Host_ListWorkspaces_Handler,
+		},
+		{
+			MethodName: "ListWorkflows",
+			Handler:    _Host_ListWorkflows_Handler,
+		},
+		{
+			MethodName: "ListWorkflowSteps",
+			Handler:    _Host_ListWorkflowSteps_Handler,
+		},
+		{
+			MethodName: "ListWorkflowTransitionGroups",
+			Handler:    _Host_ListWorkflowTransitionGroups_Handler,
+		},
+		{
+			MethodName: "ListAgentProfiles",
+			Handler:    _Host_ListAgentProfiles_Handler,
+		},
+		{
+			MethodName: "ListExecutorProfiles",
+			Handler:    _Host_ListExecutorProfiles_Handler,
+		},
+		{
+			MethodName: "ListRepositories",
+			Handler:    _Host_ListRepositories_Handler,
+		},
+		{
+			MethodName: "ListSessions",
+			Handler:    _Host_ListSessions_Handler,
+		},
+		{
+			MethodName: "ListSessionCodeStats",
+			Handler:    _Host_ListSessionCodeStats_Handler,
+		},
+		{
+			MethodName: "ListMessages",
+			Handler:    _Host_ListMessages_Handler,
+		},
+		{
+			MethodName: "ListPendingInteractions",
+			Handler:    _Host_ListPendingInteractions_Handler,
+		},
+		{
+			MethodName: "GetInteraction",
+			Handler:    _Host_GetInteraction_Handler,
+		},
+		{
+			MethodName: "CreateTask",
+			Handler:    _Host_CreateTask_Handler,
+		},
+		{
+			MethodName: "UpdateTask",
+			Handler:    _Host_UpdateTask_Handler,
+		},
+		{
+			MethodName: "MoveTask",
+			Handler:    _Host_MoveTask_Handler,
+		},
+		{
+			MethodName: "SendMessage",
+			Handler:    _Host_SendMessage_Handler,
+		},
+		{
+			MethodName: "PreviewPluginOwnedTaskTree",
+			Handler:    _Host_PreviewPluginOwnedTaskTree_Handler,
+		},
+		{
+			MethodName: "DeletePluginOwnedTaskTree",
+			Handler:    _Host_DeletePluginOwnedTaskTree_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchEvents",
+			Handler:       _Host_WatchEvents_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "kandev/plugin/v1/host.proto",
 }

@@ -763,7 +763,7 @@ func (x *TaskDependencyRef) GetStatus() string {
 }
 
 // TaskFilter narrows a list of tasks. Set fields must all match; values of one
-// field are alternatives. All values together: at most 400.
+// field are alternatives. Over exact methods all values together: at most 400.
 type TaskFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// workspace_ids are the workspaces wanted. Over exact methods empty, or only
@@ -857,32 +857,39 @@ func (x *TaskFilter) GetIncludeArchived() bool {
 	return false
 }
 
-// CreateTaskRequest describes a task to create. Its bounds and its meaning
-// inside CreateTaskExactRequest are given here.
+// CreateTaskRequest describes a task to create. What the comments require or
+// refuse holds inside CreateTaskExactRequest. As a v1 request it chooses more
+// for the caller, and what it can't is INVALID_ARGUMENT; see each field.
 type CreateTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// workspace_id is the task's workspace: that of the exact request, or empty.
+	// v1: the task's workspace; empty: the only one there is.
 	WorkspaceId string `protobuf:"bytes,1,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
-	// workflow_id is the workflow to place it in. Required identifier.
+	// workflow_id is the workflow to place it in. Required identifier. v1: empty
+	// is the workspace's first one.
 	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// workflow_step_id is the step to place it in. Required identifier: an exact
-	// writer chooses no placement for the caller.
+	// writer chooses no placement for the caller. v1: absent is the workflow's
+	// start step.
 	WorkflowStepId *string `protobuf:"bytes,3,opt,name=workflow_step_id,json=workflowStepId,proto3,oneof" json:"workflow_step_id,omitempty"`
-	// title is for humans. Required, at most 1024 bytes.
+	// title is for humans. Required, at most 1024 bytes. v1: required.
 	Title string `protobuf:"bytes,4,opt,name=title,proto3" json:"title,omitempty"`
 	// description says what is to be done. At most 32768 bytes.
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
 	// parent_id is the task it becomes part of; absent: a root task. Identifier.
 	ParentId *string `protobuf:"bytes,6,opt,name=parent_id,json=parentId,proto3,oneof" json:"parent_id,omitempty"`
-	// start_agent asks to start a run. Refused as UNSUPPORTED when true.
+	// start_agent asks to start a run. Refused as UNSUPPORTED when true. v1: a run
+	// that doesn't start is no failure of the call.
 	StartAgent bool `protobuf:"varint,7,opt,name=start_agent,json=startAgent,proto3" json:"start_agent,omitempty"`
 	// repositories are the repositories to work on. Refused as UNSUPPORTED when
-	// not empty.
+	// not empty. v1: each by ID or by a whole descriptor; one of a provider that
+	// the plugin doesn't own is PERMISSION_DENIED.
 	Repositories []*PluginTaskRepository `protobuf:"bytes,8,rep,name=repositories,proto3" json:"repositories,omitempty"`
-	// launch chooses how a run starts. Refused as UNSUPPORTED when set.
+	// launch chooses how a run starts. Refused as UNSUPPORTED when set. v1: its
+	// profiles must be available when start_agent is true.
 	Launch *PluginTaskLaunchOptions `protobuf:"bytes,9,opt,name=launch,proto3,oneof" json:"launch,omitempty"`
 	// metadata is free-form data of the caller. Refused as UNSUPPORTED when not
-	// empty.
+	// empty. v1: kept under the plugin's own name; the key "source" is reserved.
 	Metadata *structpb.Struct `protobuf:"bytes,10,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	// priority is "critical", "high", "medium" or "low"; empty: "medium".
 	Priority      string `protobuf:"bytes,11,opt,name=priority,proto3" json:"priority,omitempty"`
@@ -2163,11 +2170,787 @@ func (x *UpdateTaskExactResponse) GetTask() *Task {
 	return nil
 }
 
+// ListTasksRequest asks for tasks of the instance.
+type ListTasksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// filter narrows the list; absent: all but ephemeral and archived tasks.
+	Filter *TaskFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// page selects the page; absent asks for the first.
+	Page          *Page `protobuf:"bytes,2,opt,name=page,proto3" json:"page,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTasksRequest) Reset() {
+	*x = ListTasksRequest{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTasksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTasksRequest) ProtoMessage() {}
+
+func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
+func (*ListTasksRequest) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListTasksRequest) GetFilter() *TaskFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ListTasksRequest) GetPage() *Page {
+	if x != nil {
+		return x.Page
+	}
+	return nil
+}
+
+// ListTasksResponse is one page of tasks, newest first, then by id.
+type ListTasksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// tasks are the page's tasks.
+	Tasks []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// page_info describes the page.
+	PageInfo      *PageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTasksResponse) Reset() {
+	*x = ListTasksResponse{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTasksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTasksResponse) ProtoMessage() {}
+
+func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
+func (*ListTasksResponse) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListTasksResponse) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *ListTasksResponse) GetPageInfo() *PageInfo {
+	if x != nil {
+		return x.PageInfo
+	}
+	return nil
+}
+
+// GetTaskRequest asks for one task, archived and ephemeral ones included.
+type GetTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// id is the task. Not there: NOT_FOUND.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTaskRequest) Reset() {
+	*x = GetTaskRequest{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTaskRequest) ProtoMessage() {}
+
+func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
+func (*GetTaskRequest) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *GetTaskRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// GetTaskResponse holds the task.
+type GetTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// task is the task.
+	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTaskResponse) Reset() {
+	*x = GetTaskResponse{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTaskResponse) ProtoMessage() {}
+
+func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
+func (*GetTaskResponse) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *GetTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+// CreateTaskResponse holds the task that was created.
+type CreateTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// task is the task.
+	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateTaskResponse) Reset() {
+	*x = CreateTaskResponse{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateTaskResponse) ProtoMessage() {}
+
+func (x *CreateTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateTaskResponse.ProtoReflect.Descriptor instead.
+func (*CreateTaskResponse) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *CreateTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+// UpdateTaskRequest asks to change fields of a task. Present fields are
+// changed, absent ones stay.
+type UpdateTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// id is the task. Required, else INVALID_ARGUMENT; not there: NOT_FOUND.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// title is the new title.
+	Title *string `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
+	// description is the new description.
+	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	// state is the new state. SCHEDULING, or one that is no task state:
+	// INVALID_ARGUMENT.
+	State *string `protobuf:"bytes,4,opt,name=state,proto3,oneof" json:"state,omitempty"`
+	// workflow_step_id is not to be used: present is INVALID_ARGUMENT. MoveTask
+	// moves a task.
+	WorkflowStepId *string `protobuf:"bytes,5,opt,name=workflow_step_id,json=workflowStepId,proto3,oneof" json:"workflow_step_id,omitempty"`
+	// priority is the new priority: "critical", "high", "medium" or "low", else
+	// INVALID_ARGUMENT.
+	Priority      *string `protobuf:"bytes,6,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateTaskRequest) Reset() {
+	*x = UpdateTaskRequest{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateTaskRequest) ProtoMessage() {}
+
+func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateTaskRequest.ProtoReflect.Descriptor instead.
+func (*UpdateTaskRequest) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *UpdateTaskRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *UpdateTaskRequest) GetTitle() string {
+	if x != nil && x.Title != nil {
+		return *x.Title
+	}
+	return ""
+}
+
+func (x *UpdateTaskRequest) GetDescription() string {
+	if x != nil && x.Description != nil {
+		return *x.Description
+	}
+	return ""
+}
+
+func (x *UpdateTaskRequest) GetState() string {
+	if x != nil && x.State != nil {
+		return *x.State
+	}
+	return ""
+}
+
+func (x *UpdateTaskRequest) GetWorkflowStepId() string {
+	if x != nil && x.WorkflowStepId != nil {
+		return *x.WorkflowStepId
+	}
+	return ""
+}
+
+func (x *UpdateTaskRequest) GetPriority() string {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return ""
+}
+
+// UpdateTaskResponse holds the task after the change.
+type UpdateTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// task is the task.
+	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateTaskResponse) Reset() {
+	*x = UpdateTaskResponse{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateTaskResponse) ProtoMessage() {}
+
+func (x *UpdateTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateTaskResponse.ProtoReflect.Descriptor instead.
+func (*UpdateTaskResponse) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *UpdateTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+// MoveTaskRequest asks to move a task to another step.
+type MoveTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// task_id is the task. Required, else INVALID_ARGUMENT.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// workflow_step_id is the step to move to. Required, else INVALID_ARGUMENT.
+	WorkflowStepId string `protobuf:"bytes,2,opt,name=workflow_step_id,json=workflowStepId,proto3" json:"workflow_step_id,omitempty"`
+	// workflow_id is the workflow of that step; absent: the task's own. Present
+	// and empty: INVALID_ARGUMENT.
+	WorkflowId *string `protobuf:"bytes,3,opt,name=workflow_id,json=workflowId,proto3,oneof" json:"workflow_id,omitempty"`
+	// position is not used: a task arrives last. Negative: INVALID_ARGUMENT.
+	Position      int32 `protobuf:"varint,4,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveTaskRequest) Reset() {
+	*x = MoveTaskRequest{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveTaskRequest) ProtoMessage() {}
+
+func (x *MoveTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveTaskRequest.ProtoReflect.Descriptor instead.
+func (*MoveTaskRequest) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *MoveTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *MoveTaskRequest) GetWorkflowStepId() string {
+	if x != nil {
+		return x.WorkflowStepId
+	}
+	return ""
+}
+
+func (x *MoveTaskRequest) GetWorkflowId() string {
+	if x != nil && x.WorkflowId != nil {
+		return *x.WorkflowId
+	}
+	return ""
+}
+
+func (x *MoveTaskRequest) GetPosition() int32 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+// MoveTaskResponse says what became of the move.
+type MoveTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// task is the task after the move.
+	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// transitioned says that it changed its step; false when it stood there
+	// already.
+	Transitioned bool `protobuf:"varint,2,opt,name=transitioned,proto3" json:"transitioned,omitempty"`
+	// queued_for_step_id is the step it waits for, because its WIP limit is
+	// reached; absent when it was admitted.
+	QueuedForStepId *string `protobuf:"bytes,3,opt,name=queued_for_step_id,json=queuedForStepId,proto3,oneof" json:"queued_for_step_id,omitempty"`
+	// from_step_id is the step it stood in before.
+	FromStepId    string `protobuf:"bytes,4,opt,name=from_step_id,json=fromStepId,proto3" json:"from_step_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveTaskResponse) Reset() {
+	*x = MoveTaskResponse{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveTaskResponse) ProtoMessage() {}
+
+func (x *MoveTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveTaskResponse.ProtoReflect.Descriptor instead.
+func (*MoveTaskResponse) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *MoveTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *MoveTaskResponse) GetTransitioned() bool {
+	if x != nil {
+		return x.Transitioned
+	}
+	return false
+}
+
+func (x *MoveTaskResponse) GetQueuedForStepId() string {
+	if x != nil && x.QueuedForStepId != nil {
+		return *x.QueuedForStepId
+	}
+	return ""
+}
+
+func (x *MoveTaskResponse) GetFromStepId() string {
+	if x != nil {
+		return x.FromStepId
+	}
+	return ""
+}
+
+// PreviewPluginOwnedTaskTreeRequest asks which tasks DeletePluginOwnedTaskTree
+// would remove.
+type PreviewPluginOwnedTaskTreeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// root_task_id is the root. Not there: NOT_FOUND; not created by this plugin:
+	// PERMISSION_DENIED.
+	RootTaskId    string `protobuf:"bytes,1,opt,name=root_task_id,json=rootTaskId,proto3" json:"root_task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewPluginOwnedTaskTreeRequest) Reset() {
+	*x = PreviewPluginOwnedTaskTreeRequest{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewPluginOwnedTaskTreeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewPluginOwnedTaskTreeRequest) ProtoMessage() {}
+
+func (x *PreviewPluginOwnedTaskTreeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewPluginOwnedTaskTreeRequest.ProtoReflect.Descriptor instead.
+func (*PreviewPluginOwnedTaskTreeRequest) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PreviewPluginOwnedTaskTreeRequest) GetRootTaskId() string {
+	if x != nil {
+		return x.RootTaskId
+	}
+	return ""
+}
+
+// PreviewPluginOwnedTaskTreeResponse holds the tasks of the tree that this
+// plugin created.
+type PreviewPluginOwnedTaskTreeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// tasks are the tasks, each before its children.
+	Tasks         []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviewPluginOwnedTaskTreeResponse) Reset() {
+	*x = PreviewPluginOwnedTaskTreeResponse{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviewPluginOwnedTaskTreeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviewPluginOwnedTaskTreeResponse) ProtoMessage() {}
+
+func (x *PreviewPluginOwnedTaskTreeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviewPluginOwnedTaskTreeResponse.ProtoReflect.Descriptor instead.
+func (*PreviewPluginOwnedTaskTreeResponse) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *PreviewPluginOwnedTaskTreeResponse) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+// DeletePluginOwnedTaskTreeRequest asks to remove a tree of tasks that this
+// plugin created. Children that others created or adopted: FAILED_PRECONDITION,
+// and nothing is removed.
+type DeletePluginOwnedTaskTreeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// root_task_id is the root. Not there: nothing is removed and that is no
+	// error; not created by this plugin: PERMISSION_DENIED.
+	RootTaskId    string `protobuf:"bytes,1,opt,name=root_task_id,json=rootTaskId,proto3" json:"root_task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletePluginOwnedTaskTreeRequest) Reset() {
+	*x = DeletePluginOwnedTaskTreeRequest{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePluginOwnedTaskTreeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePluginOwnedTaskTreeRequest) ProtoMessage() {}
+
+func (x *DeletePluginOwnedTaskTreeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePluginOwnedTaskTreeRequest.ProtoReflect.Descriptor instead.
+func (*DeletePluginOwnedTaskTreeRequest) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *DeletePluginOwnedTaskTreeRequest) GetRootTaskId() string {
+	if x != nil {
+		return x.RootTaskId
+	}
+	return ""
+}
+
+// DeletePluginOwnedTaskTreeResponse says what was removed.
+type DeletePluginOwnedTaskTreeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// deleted_task_ids are the tasks removed, children before their parents.
+	DeletedTaskIds []string `protobuf:"bytes,1,rep,name=deleted_task_ids,json=deletedTaskIds,proto3" json:"deleted_task_ids,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *DeletePluginOwnedTaskTreeResponse) Reset() {
+	*x = DeletePluginOwnedTaskTreeResponse{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePluginOwnedTaskTreeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePluginOwnedTaskTreeResponse) ProtoMessage() {}
+
+func (x *DeletePluginOwnedTaskTreeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePluginOwnedTaskTreeResponse.ProtoReflect.Descriptor instead.
+func (*DeletePluginOwnedTaskTreeResponse) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *DeletePluginOwnedTaskTreeResponse) GetDeletedTaskIds() []string {
+	if x != nil {
+		return x.DeletedTaskIds
+	}
+	return nil
+}
+
+// DeletePluginOwnedTaskTreeProgress is the detail of the status of a removal
+// that stopped half way, known to the shipped wire. This Host removes all or
+// nothing and never sends it.
+type DeletePluginOwnedTaskTreeProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// deleted_task_ids are the tasks removed before it stopped.
+	DeletedTaskIds []string `protobuf:"bytes,1,rep,name=deleted_task_ids,json=deletedTaskIds,proto3" json:"deleted_task_ids,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *DeletePluginOwnedTaskTreeProgress) Reset() {
+	*x = DeletePluginOwnedTaskTreeProgress{}
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePluginOwnedTaskTreeProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePluginOwnedTaskTreeProgress) ProtoMessage() {}
+
+func (x *DeletePluginOwnedTaskTreeProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_task_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePluginOwnedTaskTreeProgress.ProtoReflect.Descriptor instead.
+func (*DeletePluginOwnedTaskTreeProgress) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_task_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *DeletePluginOwnedTaskTreeProgress) GetDeletedTaskIds() []string {
+	if x != nil {
+		return x.DeletedTaskIds
+	}
+	return nil
+}
+
 var File_kandev_plugin_v1_task_proto protoreflect.FileDescriptor
 
 const file_kandev_plugin_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x1bkandev/plugin/v1/task.proto\x12\x10kandev.plugin.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1ckandev/plugin/v1/exact.proto\"\xec\v\n" +
+	"\x1bkandev/plugin/v1/task.proto\x12\x10kandev.plugin.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1ckandev/plugin/v1/exact.proto\x1a\x1bkandev/plugin/v1/page.proto\"\xec\v\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fworkspace_id\x18\x02 \x01(\tR\vworkspaceId\x12\x1f\n" +
@@ -2413,7 +3196,59 @@ const file_kandev_plugin_v1_task_proto_rawDesc = "" +
 	"\t_priority\"\x82\x01\n" +
 	"\x17UpdateTaskExactResponse\x12;\n" +
 	"\x06result\x18\x01 \x01(\v2#.kandev.plugin.v1.HostCommandResultR\x06result\x12*\n" +
-	"\x04task\x18\x02 \x01(\v2\x16.kandev.plugin.v1.TaskR\x04taskB?Z=github.com/kandev/plugin-host/proto/kandev/plugin/v1;pluginv1b\x06proto3"
+	"\x04task\x18\x02 \x01(\v2\x16.kandev.plugin.v1.TaskR\x04task\"t\n" +
+	"\x10ListTasksRequest\x124\n" +
+	"\x06filter\x18\x01 \x01(\v2\x1c.kandev.plugin.v1.TaskFilterR\x06filter\x12*\n" +
+	"\x04page\x18\x02 \x01(\v2\x16.kandev.plugin.v1.PageR\x04page\"z\n" +
+	"\x11ListTasksResponse\x12,\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x16.kandev.plugin.v1.TaskR\x05tasks\x127\n" +
+	"\tpage_info\x18\x02 \x01(\v2\x1a.kandev.plugin.v1.PageInfoR\bpageInfo\" \n" +
+	"\x0eGetTaskRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"=\n" +
+	"\x0fGetTaskResponse\x12*\n" +
+	"\x04task\x18\x01 \x01(\v2\x16.kandev.plugin.v1.TaskR\x04task\"@\n" +
+	"\x12CreateTaskResponse\x12*\n" +
+	"\x04task\x18\x01 \x01(\v2\x16.kandev.plugin.v1.TaskR\x04task\"\x96\x02\n" +
+	"\x11UpdateTaskRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
+	"\x05title\x18\x02 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
+	"\vdescription\x18\x03 \x01(\tH\x01R\vdescription\x88\x01\x01\x12\x19\n" +
+	"\x05state\x18\x04 \x01(\tH\x02R\x05state\x88\x01\x01\x12-\n" +
+	"\x10workflow_step_id\x18\x05 \x01(\tH\x03R\x0eworkflowStepId\x88\x01\x01\x12\x1f\n" +
+	"\bpriority\x18\x06 \x01(\tH\x04R\bpriority\x88\x01\x01B\b\n" +
+	"\x06_titleB\x0e\n" +
+	"\f_descriptionB\b\n" +
+	"\x06_stateB\x13\n" +
+	"\x11_workflow_step_idB\v\n" +
+	"\t_priority\"@\n" +
+	"\x12UpdateTaskResponse\x12*\n" +
+	"\x04task\x18\x01 \x01(\v2\x16.kandev.plugin.v1.TaskR\x04task\"\xa6\x01\n" +
+	"\x0fMoveTaskRequest\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12(\n" +
+	"\x10workflow_step_id\x18\x02 \x01(\tR\x0eworkflowStepId\x12$\n" +
+	"\vworkflow_id\x18\x03 \x01(\tH\x00R\n" +
+	"workflowId\x88\x01\x01\x12\x1a\n" +
+	"\bposition\x18\x04 \x01(\x05R\bpositionB\x0e\n" +
+	"\f_workflow_id\"\xcd\x01\n" +
+	"\x10MoveTaskResponse\x12*\n" +
+	"\x04task\x18\x01 \x01(\v2\x16.kandev.plugin.v1.TaskR\x04task\x12\"\n" +
+	"\ftransitioned\x18\x02 \x01(\bR\ftransitioned\x120\n" +
+	"\x12queued_for_step_id\x18\x03 \x01(\tH\x00R\x0fqueuedForStepId\x88\x01\x01\x12 \n" +
+	"\ffrom_step_id\x18\x04 \x01(\tR\n" +
+	"fromStepIdB\x15\n" +
+	"\x13_queued_for_step_id\"E\n" +
+	"!PreviewPluginOwnedTaskTreeRequest\x12 \n" +
+	"\froot_task_id\x18\x01 \x01(\tR\n" +
+	"rootTaskId\"R\n" +
+	"\"PreviewPluginOwnedTaskTreeResponse\x12,\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x16.kandev.plugin.v1.TaskR\x05tasks\"D\n" +
+	" DeletePluginOwnedTaskTreeRequest\x12 \n" +
+	"\froot_task_id\x18\x01 \x01(\tR\n" +
+	"rootTaskId\"M\n" +
+	"!DeletePluginOwnedTaskTreeResponse\x12(\n" +
+	"\x10deleted_task_ids\x18\x01 \x03(\tR\x0edeletedTaskIds\"M\n" +
+	"!DeletePluginOwnedTaskTreeProgress\x12(\n" +
+	"\x10deleted_task_ids\x18\x01 \x03(\tR\x0edeletedTaskIdsB?Z=github.com/kandev/plugin-host/proto/kandev/plugin/v1;pluginv1b\x06proto3"
 
 var (
 	file_kandev_plugin_v1_task_proto_rawDescOnce sync.Once
@@ -2427,65 +3262,90 @@ func file_kandev_plugin_v1_task_proto_rawDescGZIP() []byte {
 	return file_kandev_plugin_v1_task_proto_rawDescData
 }
 
-var file_kandev_plugin_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_kandev_plugin_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_kandev_plugin_v1_task_proto_goTypes = []any{
-	(*Task)(nil),                       // 0: kandev.plugin.v1.Task
-	(*TaskRepository)(nil),             // 1: kandev.plugin.v1.TaskRepository
-	(*TaskPullRequest)(nil),            // 2: kandev.plugin.v1.TaskPullRequest
-	(*TaskDependencyRef)(nil),          // 3: kandev.plugin.v1.TaskDependencyRef
-	(*TaskFilter)(nil),                 // 4: kandev.plugin.v1.TaskFilter
-	(*CreateTaskRequest)(nil),          // 5: kandev.plugin.v1.CreateTaskRequest
-	(*PluginTaskRepository)(nil),       // 6: kandev.plugin.v1.PluginTaskRepository
-	(*RemoteRepositoryDescriptor)(nil), // 7: kandev.plugin.v1.RemoteRepositoryDescriptor
-	(*PluginTaskLaunchOptions)(nil),    // 8: kandev.plugin.v1.PluginTaskLaunchOptions
-	(*ExactTaskObservation)(nil),       // 9: kandev.plugin.v1.ExactTaskObservation
-	(*ListTasksExactRequest)(nil),      // 10: kandev.plugin.v1.ListTasksExactRequest
-	(*ListTasksExactResponse)(nil),     // 11: kandev.plugin.v1.ListTasksExactResponse
-	(*GetTaskExactRequest)(nil),        // 12: kandev.plugin.v1.GetTaskExactRequest
-	(*GetTaskExactResponse)(nil),       // 13: kandev.plugin.v1.GetTaskExactResponse
-	(*CreateTaskExactRequest)(nil),     // 14: kandev.plugin.v1.CreateTaskExactRequest
-	(*CreateTaskExactResponse)(nil),    // 15: kandev.plugin.v1.CreateTaskExactResponse
-	(*UpdateTaskExactRequest)(nil),     // 16: kandev.plugin.v1.UpdateTaskExactRequest
-	(*UpdateTaskExactResponse)(nil),    // 17: kandev.plugin.v1.UpdateTaskExactResponse
-	(*structpb.Struct)(nil),            // 18: google.protobuf.Struct
-	(*ExactReadPage)(nil),              // 19: kandev.plugin.v1.ExactReadPage
-	(*ExactReadPageInfo)(nil),          // 20: kandev.plugin.v1.ExactReadPageInfo
-	(*HostReadReceipt)(nil),            // 21: kandev.plugin.v1.HostReadReceipt
-	(*PendingTransitionGuard)(nil),     // 22: kandev.plugin.v1.PendingTransitionGuard
-	(*ManagedExecutionProvenance)(nil), // 23: kandev.plugin.v1.ManagedExecutionProvenance
-	(*HostCommandResult)(nil),          // 24: kandev.plugin.v1.HostCommandResult
+	(*Task)(nil),                               // 0: kandev.plugin.v1.Task
+	(*TaskRepository)(nil),                     // 1: kandev.plugin.v1.TaskRepository
+	(*TaskPullRequest)(nil),                    // 2: kandev.plugin.v1.TaskPullRequest
+	(*TaskDependencyRef)(nil),                  // 3: kandev.plugin.v1.TaskDependencyRef
+	(*TaskFilter)(nil),                         // 4: kandev.plugin.v1.TaskFilter
+	(*CreateTaskRequest)(nil),                  // 5: kandev.plugin.v1.CreateTaskRequest
+	(*PluginTaskRepository)(nil),               // 6: kandev.plugin.v1.PluginTaskRepository
+	(*RemoteRepositoryDescriptor)(nil),         // 7: kandev.plugin.v1.RemoteRepositoryDescriptor
+	(*PluginTaskLaunchOptions)(nil),            // 8: kandev.plugin.v1.PluginTaskLaunchOptions
+	(*ExactTaskObservation)(nil),               // 9: kandev.plugin.v1.ExactTaskObservation
+	(*ListTasksExactRequest)(nil),              // 10: kandev.plugin.v1.ListTasksExactRequest
+	(*ListTasksExactResponse)(nil),             // 11: kandev.plugin.v1.ListTasksExactResponse
+	(*GetTaskExactRequest)(nil),                // 12: kandev.plugin.v1.GetTaskExactRequest
+	(*GetTaskExactResponse)(nil),               // 13: kandev.plugin.v1.GetTaskExactResponse
+	(*CreateTaskExactRequest)(nil),             // 14: kandev.plugin.v1.CreateTaskExactRequest
+	(*CreateTaskExactResponse)(nil),            // 15: kandev.plugin.v1.CreateTaskExactResponse
+	(*UpdateTaskExactRequest)(nil),             // 16: kandev.plugin.v1.UpdateTaskExactRequest
+	(*UpdateTaskExactResponse)(nil),            // 17: kandev.plugin.v1.UpdateTaskExactResponse
+	(*ListTasksRequest)(nil),                   // 18: kandev.plugin.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),                  // 19: kandev.plugin.v1.ListTasksResponse
+	(*GetTaskRequest)(nil),                     // 20: kandev.plugin.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),                    // 21: kandev.plugin.v1.GetTaskResponse
+	(*CreateTaskResponse)(nil),                 // 22: kandev.plugin.v1.CreateTaskResponse
+	(*UpdateTaskRequest)(nil),                  // 23: kandev.plugin.v1.UpdateTaskRequest
+	(*UpdateTaskResponse)(nil),                 // 24: kandev.plugin.v1.UpdateTaskResponse
+	(*MoveTaskRequest)(nil),                    // 25: kandev.plugin.v1.MoveTaskRequest
+	(*MoveTaskResponse)(nil),                   // 26: kandev.plugin.v1.MoveTaskResponse
+	(*PreviewPluginOwnedTaskTreeRequest)(nil),  // 27: kandev.plugin.v1.PreviewPluginOwnedTaskTreeRequest
+	(*PreviewPluginOwnedTaskTreeResponse)(nil), // 28: kandev.plugin.v1.PreviewPluginOwnedTaskTreeResponse
+	(*DeletePluginOwnedTaskTreeRequest)(nil),   // 29: kandev.plugin.v1.DeletePluginOwnedTaskTreeRequest
+	(*DeletePluginOwnedTaskTreeResponse)(nil),  // 30: kandev.plugin.v1.DeletePluginOwnedTaskTreeResponse
+	(*DeletePluginOwnedTaskTreeProgress)(nil),  // 31: kandev.plugin.v1.DeletePluginOwnedTaskTreeProgress
+	(*structpb.Struct)(nil),                    // 32: google.protobuf.Struct
+	(*ExactReadPage)(nil),                      // 33: kandev.plugin.v1.ExactReadPage
+	(*ExactReadPageInfo)(nil),                  // 34: kandev.plugin.v1.ExactReadPageInfo
+	(*HostReadReceipt)(nil),                    // 35: kandev.plugin.v1.HostReadReceipt
+	(*PendingTransitionGuard)(nil),             // 36: kandev.plugin.v1.PendingTransitionGuard
+	(*ManagedExecutionProvenance)(nil),         // 37: kandev.plugin.v1.ManagedExecutionProvenance
+	(*HostCommandResult)(nil),                  // 38: kandev.plugin.v1.HostCommandResult
+	(*Page)(nil),                               // 39: kandev.plugin.v1.Page
+	(*PageInfo)(nil),                           // 40: kandev.plugin.v1.PageInfo
 }
 var file_kandev_plugin_v1_task_proto_depIdxs = []int32{
 	1,  // 0: kandev.plugin.v1.Task.repositories:type_name -> kandev.plugin.v1.TaskRepository
-	18, // 1: kandev.plugin.v1.Task.metadata:type_name -> google.protobuf.Struct
+	32, // 1: kandev.plugin.v1.Task.metadata:type_name -> google.protobuf.Struct
 	2,  // 2: kandev.plugin.v1.Task.pull_requests:type_name -> kandev.plugin.v1.TaskPullRequest
 	3,  // 3: kandev.plugin.v1.Task.depends_on:type_name -> kandev.plugin.v1.TaskDependencyRef
 	3,  // 4: kandev.plugin.v1.Task.blocks:type_name -> kandev.plugin.v1.TaskDependencyRef
 	6,  // 5: kandev.plugin.v1.CreateTaskRequest.repositories:type_name -> kandev.plugin.v1.PluginTaskRepository
 	8,  // 6: kandev.plugin.v1.CreateTaskRequest.launch:type_name -> kandev.plugin.v1.PluginTaskLaunchOptions
-	18, // 7: kandev.plugin.v1.CreateTaskRequest.metadata:type_name -> google.protobuf.Struct
+	32, // 7: kandev.plugin.v1.CreateTaskRequest.metadata:type_name -> google.protobuf.Struct
 	7,  // 8: kandev.plugin.v1.PluginTaskRepository.remote:type_name -> kandev.plugin.v1.RemoteRepositoryDescriptor
 	0,  // 9: kandev.plugin.v1.ExactTaskObservation.task:type_name -> kandev.plugin.v1.Task
 	4,  // 10: kandev.plugin.v1.ListTasksExactRequest.filter:type_name -> kandev.plugin.v1.TaskFilter
-	19, // 11: kandev.plugin.v1.ListTasksExactRequest.page:type_name -> kandev.plugin.v1.ExactReadPage
+	33, // 11: kandev.plugin.v1.ListTasksExactRequest.page:type_name -> kandev.plugin.v1.ExactReadPage
 	9,  // 12: kandev.plugin.v1.ListTasksExactResponse.items:type_name -> kandev.plugin.v1.ExactTaskObservation
-	20, // 13: kandev.plugin.v1.ListTasksExactResponse.page_info:type_name -> kandev.plugin.v1.ExactReadPageInfo
+	34, // 13: kandev.plugin.v1.ListTasksExactResponse.page_info:type_name -> kandev.plugin.v1.ExactReadPageInfo
 	9,  // 14: kandev.plugin.v1.GetTaskExactResponse.item:type_name -> kandev.plugin.v1.ExactTaskObservation
-	21, // 15: kandev.plugin.v1.GetTaskExactResponse.receipt:type_name -> kandev.plugin.v1.HostReadReceipt
+	35, // 15: kandev.plugin.v1.GetTaskExactResponse.receipt:type_name -> kandev.plugin.v1.HostReadReceipt
 	5,  // 16: kandev.plugin.v1.CreateTaskExactRequest.task:type_name -> kandev.plugin.v1.CreateTaskRequest
-	22, // 17: kandev.plugin.v1.CreateTaskExactRequest.guard:type_name -> kandev.plugin.v1.PendingTransitionGuard
-	23, // 18: kandev.plugin.v1.CreateTaskExactRequest.provenance:type_name -> kandev.plugin.v1.ManagedExecutionProvenance
-	24, // 19: kandev.plugin.v1.CreateTaskExactResponse.result:type_name -> kandev.plugin.v1.HostCommandResult
+	36, // 17: kandev.plugin.v1.CreateTaskExactRequest.guard:type_name -> kandev.plugin.v1.PendingTransitionGuard
+	37, // 18: kandev.plugin.v1.CreateTaskExactRequest.provenance:type_name -> kandev.plugin.v1.ManagedExecutionProvenance
+	38, // 19: kandev.plugin.v1.CreateTaskExactResponse.result:type_name -> kandev.plugin.v1.HostCommandResult
 	0,  // 20: kandev.plugin.v1.CreateTaskExactResponse.task:type_name -> kandev.plugin.v1.Task
-	22, // 21: kandev.plugin.v1.UpdateTaskExactRequest.guard:type_name -> kandev.plugin.v1.PendingTransitionGuard
-	23, // 22: kandev.plugin.v1.UpdateTaskExactRequest.provenance:type_name -> kandev.plugin.v1.ManagedExecutionProvenance
-	24, // 23: kandev.plugin.v1.UpdateTaskExactResponse.result:type_name -> kandev.plugin.v1.HostCommandResult
+	36, // 21: kandev.plugin.v1.UpdateTaskExactRequest.guard:type_name -> kandev.plugin.v1.PendingTransitionGuard
+	37, // 22: kandev.plugin.v1.UpdateTaskExactRequest.provenance:type_name -> kandev.plugin.v1.ManagedExecutionProvenance
+	38, // 23: kandev.plugin.v1.UpdateTaskExactResponse.result:type_name -> kandev.plugin.v1.HostCommandResult
 	0,  // 24: kandev.plugin.v1.UpdateTaskExactResponse.task:type_name -> kandev.plugin.v1.Task
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	4,  // 25: kandev.plugin.v1.ListTasksRequest.filter:type_name -> kandev.plugin.v1.TaskFilter
+	39, // 26: kandev.plugin.v1.ListTasksRequest.page:type_name -> kandev.plugin.v1.Page
+	0,  // 27: kandev.plugin.v1.ListTasksResponse.tasks:type_name -> kandev.plugin.v1.Task
+	40, // 28: kandev.plugin.v1.ListTasksResponse.page_info:type_name -> kandev.plugin.v1.PageInfo
+	0,  // 29: kandev.plugin.v1.GetTaskResponse.task:type_name -> kandev.plugin.v1.Task
+	0,  // 30: kandev.plugin.v1.CreateTaskResponse.task:type_name -> kandev.plugin.v1.Task
+	0,  // 31: kandev.plugin.v1.UpdateTaskResponse.task:type_name -> kandev.plugin.v1.Task
+	0,  // 32: kandev.plugin.v1.MoveTaskResponse.task:type_name -> kandev.plugin.v1.Task
+	0,  // 33: kandev.plugin.v1.PreviewPluginOwnedTaskTreeResponse.tasks:type_name -> kandev.plugin.v1.Task
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_kandev_plugin_v1_task_proto_init() }
@@ -2494,6 +3354,7 @@ func file_kandev_plugin_v1_task_proto_init() {
 		return
 	}
 	file_kandev_plugin_v1_exact_proto_init()
+	file_kandev_plugin_v1_page_proto_init()
 	file_kandev_plugin_v1_task_proto_msgTypes[0].OneofWrappers = []any{}
 	file_kandev_plugin_v1_task_proto_msgTypes[2].OneofWrappers = []any{}
 	file_kandev_plugin_v1_task_proto_msgTypes[4].OneofWrappers = []any{}
@@ -2503,13 +3364,16 @@ func file_kandev_plugin_v1_task_proto_init() {
 	file_kandev_plugin_v1_task_proto_msgTypes[8].OneofWrappers = []any{}
 	file_kandev_plugin_v1_task_proto_msgTypes[9].OneofWrappers = []any{}
 	file_kandev_plugin_v1_task_proto_msgTypes[16].OneofWrappers = []any{}
+	file_kandev_plugin_v1_task_proto_msgTypes[23].OneofWrappers = []any{}
+	file_kandev_plugin_v1_task_proto_msgTypes[25].OneofWrappers = []any{}
+	file_kandev_plugin_v1_task_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kandev_plugin_v1_task_proto_rawDesc), len(file_kandev_plugin_v1_task_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

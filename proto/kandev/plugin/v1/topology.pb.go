@@ -952,11 +952,316 @@ func (x *ListWorkflowStepsExactResponse) GetPageInfo() *ExactReadPageInfo {
 	return nil
 }
 
+// ListWorkspacesRequest asks for all workspaces of the instance.
+type ListWorkspacesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// page selects the page; absent asks for the first.
+	Page          *Page `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkspacesRequest) Reset() {
+	*x = ListWorkspacesRequest{}
+	mi := &file_kandev_plugin_v1_topology_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkspacesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkspacesRequest) ProtoMessage() {}
+
+func (x *ListWorkspacesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_topology_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkspacesRequest.ProtoReflect.Descriptor instead.
+func (*ListWorkspacesRequest) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_topology_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListWorkspacesRequest) GetPage() *Page {
+	if x != nil {
+		return x.Page
+	}
+	return nil
+}
+
+// ListWorkspacesResponse is one page of workspaces.
+type ListWorkspacesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// workspaces are the page's workspaces.
+	Workspaces []*Workspace `protobuf:"bytes,1,rep,name=workspaces,proto3" json:"workspaces,omitempty"`
+	// page_info describes the page.
+	PageInfo      *PageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkspacesResponse) Reset() {
+	*x = ListWorkspacesResponse{}
+	mi := &file_kandev_plugin_v1_topology_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkspacesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkspacesResponse) ProtoMessage() {}
+
+func (x *ListWorkspacesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_topology_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkspacesResponse.ProtoReflect.Descriptor instead.
+func (*ListWorkspacesResponse) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_topology_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListWorkspacesResponse) GetWorkspaces() []*Workspace {
+	if x != nil {
+		return x.Workspaces
+	}
+	return nil
+}
+
+func (x *ListWorkspacesResponse) GetPageInfo() *PageInfo {
+	if x != nil {
+		return x.PageInfo
+	}
+	return nil
+}
+
+// ListWorkflowsRequest asks for the workflows of a workspace.
+type ListWorkflowsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// workspace_id is the workspace. Not checked: one that doesn't exist has no
+	// workflows.
+	WorkspaceId string `protobuf:"bytes,1,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// page selects the page; absent asks for the first.
+	Page          *Page `protobuf:"bytes,2,opt,name=page,proto3" json:"page,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkflowsRequest) Reset() {
+	*x = ListWorkflowsRequest{}
+	mi := &file_kandev_plugin_v1_topology_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkflowsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkflowsRequest) ProtoMessage() {}
+
+func (x *ListWorkflowsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_topology_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkflowsRequest.ProtoReflect.Descriptor instead.
+func (*ListWorkflowsRequest) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_topology_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListWorkflowsRequest) GetWorkspaceId() string {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return ""
+}
+
+func (x *ListWorkflowsRequest) GetPage() *Page {
+	if x != nil {
+		return x.Page
+	}
+	return nil
+}
+
+// ListWorkflowsResponse is one page of workflows by sort_order, hidden ones
+// left out.
+type ListWorkflowsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// workflows are the page's workflows.
+	Workflows []*Workflow `protobuf:"bytes,1,rep,name=workflows,proto3" json:"workflows,omitempty"`
+	// page_info describes the page.
+	PageInfo      *PageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkflowsResponse) Reset() {
+	*x = ListWorkflowsResponse{}
+	mi := &file_kandev_plugin_v1_topology_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkflowsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkflowsResponse) ProtoMessage() {}
+
+func (x *ListWorkflowsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_topology_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkflowsResponse.ProtoReflect.Descriptor instead.
+func (*ListWorkflowsResponse) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_topology_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListWorkflowsResponse) GetWorkflows() []*Workflow {
+	if x != nil {
+		return x.Workflows
+	}
+	return nil
+}
+
+func (x *ListWorkflowsResponse) GetPageInfo() *PageInfo {
+	if x != nil {
+		return x.PageInfo
+	}
+	return nil
+}
+
+// ListWorkflowStepsRequest asks for all steps of a workflow.
+type ListWorkflowStepsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// workflow_id is the workflow.
+	WorkflowId    string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkflowStepsRequest) Reset() {
+	*x = ListWorkflowStepsRequest{}
+	mi := &file_kandev_plugin_v1_topology_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkflowStepsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkflowStepsRequest) ProtoMessage() {}
+
+func (x *ListWorkflowStepsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_topology_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkflowStepsRequest.ProtoReflect.Descriptor instead.
+func (*ListWorkflowStepsRequest) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_topology_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListWorkflowStepsRequest) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+// ListWorkflowStepsResponse holds all steps: the shipped list has no pages.
+type ListWorkflowStepsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// steps are the steps by position.
+	Steps         []*WorkflowStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkflowStepsResponse) Reset() {
+	*x = ListWorkflowStepsResponse{}
+	mi := &file_kandev_plugin_v1_topology_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkflowStepsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkflowStepsResponse) ProtoMessage() {}
+
+func (x *ListWorkflowStepsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kandev_plugin_v1_topology_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkflowStepsResponse.ProtoReflect.Descriptor instead.
+func (*ListWorkflowStepsResponse) Descriptor() ([]byte, []int) {
+	return file_kandev_plugin_v1_topology_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListWorkflowStepsResponse) GetSteps() []*WorkflowStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
 var File_kandev_plugin_v1_topology_proto protoreflect.FileDescriptor
 
 const file_kandev_plugin_v1_topology_proto_rawDesc = "" +
 	"\n" +
-	"\x1fkandev/plugin/v1/topology.proto\x12\x10kandev.plugin.v1\x1a\x1ckandev/plugin/v1/exact.proto\"\xe7\x02\n" +
+	"\x1fkandev/plugin/v1/topology.proto\x12\x10kandev.plugin.v1\x1a\x1ckandev/plugin/v1/exact.proto\x1a\x1bkandev/plugin/v1/page.proto\"\xe7\x02\n" +
 	"\tWorkspace\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
@@ -1040,7 +1345,25 @@ const file_kandev_plugin_v1_topology_proto_rawDesc = "" +
 	"\x13capability_revision\x18d \x01(\x04R\x12capabilityRevision\"\xa8\x01\n" +
 	"\x1eListWorkflowStepsExactResponse\x12D\n" +
 	"\x05items\x18\x01 \x03(\v2..kandev.plugin.v1.ExactWorkflowStepObservationR\x05items\x12@\n" +
-	"\tpage_info\x18\x02 \x01(\v2#.kandev.plugin.v1.ExactReadPageInfoR\bpageInfoB?Z=github.com/kandev/plugin-host/proto/kandev/plugin/v1;pluginv1b\x06proto3"
+	"\tpage_info\x18\x02 \x01(\v2#.kandev.plugin.v1.ExactReadPageInfoR\bpageInfo\"C\n" +
+	"\x15ListWorkspacesRequest\x12*\n" +
+	"\x04page\x18\x01 \x01(\v2\x16.kandev.plugin.v1.PageR\x04page\"\x8e\x01\n" +
+	"\x16ListWorkspacesResponse\x12;\n" +
+	"\n" +
+	"workspaces\x18\x01 \x03(\v2\x1b.kandev.plugin.v1.WorkspaceR\n" +
+	"workspaces\x127\n" +
+	"\tpage_info\x18\x02 \x01(\v2\x1a.kandev.plugin.v1.PageInfoR\bpageInfo\"e\n" +
+	"\x14ListWorkflowsRequest\x12!\n" +
+	"\fworkspace_id\x18\x01 \x01(\tR\vworkspaceId\x12*\n" +
+	"\x04page\x18\x02 \x01(\v2\x16.kandev.plugin.v1.PageR\x04page\"\x8a\x01\n" +
+	"\x15ListWorkflowsResponse\x128\n" +
+	"\tworkflows\x18\x01 \x03(\v2\x1a.kandev.plugin.v1.WorkflowR\tworkflows\x127\n" +
+	"\tpage_info\x18\x02 \x01(\v2\x1a.kandev.plugin.v1.PageInfoR\bpageInfo\";\n" +
+	"\x18ListWorkflowStepsRequest\x12\x1f\n" +
+	"\vworkflow_id\x18\x01 \x01(\tR\n" +
+	"workflowId\"Q\n" +
+	"\x19ListWorkflowStepsResponse\x124\n" +
+	"\x05steps\x18\x01 \x03(\v2\x1e.kandev.plugin.v1.WorkflowStepR\x05stepsB?Z=github.com/kandev/plugin-host/proto/kandev/plugin/v1;pluginv1b\x06proto3"
 
 var (
 	file_kandev_plugin_v1_topology_proto_rawDescOnce sync.Once
@@ -1054,7 +1377,7 @@ func file_kandev_plugin_v1_topology_proto_rawDescGZIP() []byte {
 	return file_kandev_plugin_v1_topology_proto_rawDescData
 }
 
-var file_kandev_plugin_v1_topology_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_kandev_plugin_v1_topology_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_kandev_plugin_v1_topology_proto_goTypes = []any{
 	(*Workspace)(nil),                      // 0: kandev.plugin.v1.Workspace
 	(*Workflow)(nil),                       // 1: kandev.plugin.v1.Workflow
@@ -1068,27 +1391,42 @@ var file_kandev_plugin_v1_topology_proto_goTypes = []any{
 	(*ListWorkflowsExactResponse)(nil),     // 9: kandev.plugin.v1.ListWorkflowsExactResponse
 	(*ListWorkflowStepsExactRequest)(nil),  // 10: kandev.plugin.v1.ListWorkflowStepsExactRequest
 	(*ListWorkflowStepsExactResponse)(nil), // 11: kandev.plugin.v1.ListWorkflowStepsExactResponse
-	(*ExactReadPage)(nil),                  // 12: kandev.plugin.v1.ExactReadPage
-	(*ExactReadPageInfo)(nil),              // 13: kandev.plugin.v1.ExactReadPageInfo
+	(*ListWorkspacesRequest)(nil),          // 12: kandev.plugin.v1.ListWorkspacesRequest
+	(*ListWorkspacesResponse)(nil),         // 13: kandev.plugin.v1.ListWorkspacesResponse
+	(*ListWorkflowsRequest)(nil),           // 14: kandev.plugin.v1.ListWorkflowsRequest
+	(*ListWorkflowsResponse)(nil),          // 15: kandev.plugin.v1.ListWorkflowsResponse
+	(*ListWorkflowStepsRequest)(nil),       // 16: kandev.plugin.v1.ListWorkflowStepsRequest
+	(*ListWorkflowStepsResponse)(nil),      // 17: kandev.plugin.v1.ListWorkflowStepsResponse
+	(*ExactReadPage)(nil),                  // 18: kandev.plugin.v1.ExactReadPage
+	(*ExactReadPageInfo)(nil),              // 19: kandev.plugin.v1.ExactReadPageInfo
+	(*Page)(nil),                           // 20: kandev.plugin.v1.Page
+	(*PageInfo)(nil),                       // 21: kandev.plugin.v1.PageInfo
 }
 var file_kandev_plugin_v1_topology_proto_depIdxs = []int32{
 	0,  // 0: kandev.plugin.v1.ExactWorkspaceObservation.workspace:type_name -> kandev.plugin.v1.Workspace
 	1,  // 1: kandev.plugin.v1.ExactWorkflowObservation.workflow:type_name -> kandev.plugin.v1.Workflow
 	2,  // 2: kandev.plugin.v1.ExactWorkflowStepObservation.step:type_name -> kandev.plugin.v1.WorkflowStep
-	12, // 3: kandev.plugin.v1.ListWorkspacesExactRequest.page:type_name -> kandev.plugin.v1.ExactReadPage
+	18, // 3: kandev.plugin.v1.ListWorkspacesExactRequest.page:type_name -> kandev.plugin.v1.ExactReadPage
 	3,  // 4: kandev.plugin.v1.ListWorkspacesExactResponse.items:type_name -> kandev.plugin.v1.ExactWorkspaceObservation
-	13, // 5: kandev.plugin.v1.ListWorkspacesExactResponse.page_info:type_name -> kandev.plugin.v1.ExactReadPageInfo
-	12, // 6: kandev.plugin.v1.ListWorkflowsExactRequest.page:type_name -> kandev.plugin.v1.ExactReadPage
+	19, // 5: kandev.plugin.v1.ListWorkspacesExactResponse.page_info:type_name -> kandev.plugin.v1.ExactReadPageInfo
+	18, // 6: kandev.plugin.v1.ListWorkflowsExactRequest.page:type_name -> kandev.plugin.v1.ExactReadPage
 	4,  // 7: kandev.plugin.v1.ListWorkflowsExactResponse.items:type_name -> kandev.plugin.v1.ExactWorkflowObservation
-	13, // 8: kandev.plugin.v1.ListWorkflowsExactResponse.page_info:type_name -> kandev.plugin.v1.ExactReadPageInfo
-	12, // 9: kandev.plugin.v1.ListWorkflowStepsExactRequest.page:type_name -> kandev.plugin.v1.ExactReadPage
+	19, // 8: kandev.plugin.v1.ListWorkflowsExactResponse.page_info:type_name -> kandev.plugin.v1.ExactReadPageInfo
+	18, // 9: kandev.plugin.v1.ListWorkflowStepsExactRequest.page:type_name -> kandev.plugin.v1.ExactReadPage
 	5,  // 10: kandev.plugin.v1.ListWorkflowStepsExactResponse.items:type_name -> kandev.plugin.v1.ExactWorkflowStepObservation
-	13, // 11: kandev.plugin.v1.ListWorkflowStepsExactResponse.page_info:type_name -> kandev.plugin.v1.ExactReadPageInfo
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	19, // 11: kandev.plugin.v1.ListWorkflowStepsExactResponse.page_info:type_name -> kandev.plugin.v1.ExactReadPageInfo
+	20, // 12: kandev.plugin.v1.ListWorkspacesRequest.page:type_name -> kandev.plugin.v1.Page
+	0,  // 13: kandev.plugin.v1.ListWorkspacesResponse.workspaces:type_name -> kandev.plugin.v1.Workspace
+	21, // 14: kandev.plugin.v1.ListWorkspacesResponse.page_info:type_name -> kandev.plugin.v1.PageInfo
+	20, // 15: kandev.plugin.v1.ListWorkflowsRequest.page:type_name -> kandev.plugin.v1.Page
+	1,  // 16: kandev.plugin.v1.ListWorkflowsResponse.workflows:type_name -> kandev.plugin.v1.Workflow
+	21, // 17: kandev.plugin.v1.ListWorkflowsResponse.page_info:type_name -> kandev.plugin.v1.PageInfo
+	2,  // 18: kandev.plugin.v1.ListWorkflowStepsResponse.steps:type_name -> kandev.plugin.v1.WorkflowStep
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_kandev_plugin_v1_topology_proto_init() }
@@ -1097,6 +1435,7 @@ func file_kandev_plugin_v1_topology_proto_init() {
 		return
 	}
 	file_kandev_plugin_v1_exact_proto_init()
+	file_kandev_plugin_v1_page_proto_init()
 	file_kandev_plugin_v1_topology_proto_msgTypes[0].OneofWrappers = []any{}
 	file_kandev_plugin_v1_topology_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
@@ -1105,7 +1444,7 @@ func file_kandev_plugin_v1_topology_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kandev_plugin_v1_topology_proto_rawDesc), len(file_kandev_plugin_v1_topology_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
