@@ -456,6 +456,7 @@ func FuzzEntry(f *testing.F) {
 // kind that is known and leaves nothing, or every file of it is the one that its
 // list says.
 func refusedOrRight(t *testing.T, text []byte) {
+	t.Helper()
 	around := t.TempDir()
 	folder := filepath.Join(around, "plugins")
 	file := filepath.Join(around, "package")
