@@ -68,8 +68,27 @@ type Task struct {
 	// ExternalID is the creator's own name of the task, unique among the
 	// tasks of one source in a workspace.
 	ExternalID string
-	// Source says who created the task, see PluginSource.
+	// Source says who created the task, see PluginSource. It is the "source" of
+	// the task's metadata too, which Metadata doesn't repeat.
 	Source string
+	// Identifier is the task's short name for humans.
+	Identifier string
+	// Origin is the kind of who or what created the task, shown as created_by.
+	Origin string
+	// Ephemeral tasks belong to no workflow and hold no slot.
+	Ephemeral bool
+	// ConfigMode tasks configure the instance; no v1 list shows them.
+	ConfigMode bool
+	// Autopilot tasks go through their workflow without a human.
+	Autopilot              bool
+	ProjectID              string
+	AssigneeUserID         string
+	AssigneeAgentProfileID string
+	// StartWhenUnblocked asks for a start when the last predecessor resolves.
+	StartWhenUnblocked bool
+	Repositories       []TaskRepository
+	PullRequests       []TaskPullRequest
+	Metadata           Object
 	// WIPAdmitted tells whether the task holds a slot of the step where it
 	// stands. QueuedForStepID names the step whose slot it waits for, if any:
 	// its own when not admitted, another when it waits in a feeder.
@@ -82,6 +101,44 @@ type Task struct {
 	CompletedAt     time.Time
 	ArchivedAt      time.Time
 	Version         Version
+}
+
+// TaskRepository is a repository that a task works on.
+type TaskRepository struct {
+	ID             string
+	RepositoryID   string
+	BaseBranch     string
+	CheckoutBranch string
+	Position       int32
+}
+
+// TaskPullRequest is a change request of a task as its forge last told it.
+type TaskPullRequest struct {
+	Number int64
+	URL    string
+	Title  string
+	// State is "open", "closed" or "merged".
+	State      string
+	HeadBranch string
+	BaseBranch string
+	Draft      bool
+	// Provider is "github" or "gitlab".
+	Provider string
+	// ReviewState is "approved", "changes_requested", "pending" or "".
+	ReviewState string
+	// ChecksState is "success", "failure", "pending" or "".
+	ChecksState string
+	// MergeableState is "clean", "blocked", "behind", "dirty", "unstable",
+	// "draft", "unknown" or "".
+	MergeableState          string
+	UnresolvedReviewThreads int32
+	ChecksTotal             int32
+	ChecksPassing           int32
+	Additions               int32
+	Deletions               int32
+	AuthorLogin             string
+	MergedAt                time.Time
+	ClosedAt                time.Time
 }
 
 // PluginSource is the source of what an installation creates.

@@ -7,9 +7,16 @@ type Workspace struct {
 	ID          string
 	Name        string
 	Description string
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
-	Version     Version
+	OwnerID     string
+	// DefaultExecutorID and DefaultAgentProfileID are what a task gets that
+	// names none, "" for nothing.
+	DefaultExecutorID     string
+	DefaultAgentProfileID string
+	// SortOrder orders the workspaces for humans.
+	SortOrder int32
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	Version   Version
 }
 
 // Workflow is an ordered set of steps that tasks move through.
@@ -19,9 +26,14 @@ type Workflow struct {
 	Name        string
 	Description string
 	SortOrder   int32
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
-	Version     Version
+	// Hidden workflows are in no v1 list.
+	Hidden bool
+	Prompt string
+	// AgentProfileID is the profile of tasks in this workflow, "" to inherit.
+	AgentProfileID string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	Version        Version
 }
 
 // WorkflowStep is one column of a workflow.
@@ -41,5 +53,20 @@ type WorkflowStep struct {
 	WIPLimit int32
 	// PullFromStepID names the feeder step of the same workflow, if any.
 	PullFromStepID string
-	Version        Version
+	Prompt         string
+	// AgentProfileID is the profile of tasks in this step, "" to inherit.
+	AgentProfileID string
+	// OnEnterActionTypes lists what happens to a task that enters the step, in
+	// order, for example "auto_start_agent".
+	OnEnterActionTypes []string
+	AllowManualMove    bool
+	ShowInCommandPanel bool
+	// AutoArchiveAfterHours is when a task that stands in the step is archived;
+	// 0 is never.
+	AutoArchiveAfterHours int32
+	// AutoAdvanceRequiresSignal and CancelTriggersTurnComplete say when the end
+	// of a turn moves a task on.
+	AutoAdvanceRequiresSignal  bool
+	CancelTriggersTurnComplete bool
+	Version                    Version
 }
