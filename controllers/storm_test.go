@@ -31,7 +31,7 @@ func TestStorm_PassesWaitForItsEnd(t *testing.T) {
 		go func() {
 			for range 100 {
 				s.held()
-				time.Sleep(10 * time.Millisecond)
+				<-time.After(10 * time.Millisecond)
 			}
 		}()
 		synctest.Wait()
@@ -54,10 +54,10 @@ func TestStorm_DelaysNoPassForLong(t *testing.T) {
 		go func() {
 			for ctx.Err() == nil {
 				s.held()
-				time.Sleep(time.Millisecond)
+				<-time.After(time.Millisecond)
 			}
 		}()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if got := waited(t, s); got != stormPatience {
 			t.Fatalf("a pass waits %s in a storm without end, want %s", got, stormPatience)
 		}

@@ -21,7 +21,7 @@ import (
 
 const (
 	// watchWorkers handle versions at once, those of one object in order.
-	watchWorkers = 4
+	watchWorkers = 16
 	// maxPending bounds the versions of one object that wait for the store.
 	// What is dropped beyond it shows as a gap in the history, which counts as
 	// revoked.
@@ -226,7 +226,7 @@ func (w *watch) handleNext(ctx context.Context) bool {
 			w.queue.Forget(place)
 			return true
 		}
-		follows, err := w.handle(ctx, place, object.last, cur)
+		link, err := w.handle(ctx, place, object.last, cur)
 		if err != nil {
 			if ctx.Err() == nil {
 				w.log.Error(err, "A version of an approval waits", "namespace", place.Namespace, "name", place.Name, "generation", cur.generation)
@@ -234,7 +234,7 @@ func (w *watch) handleNext(ctx context.Context) bool {
 			w.queue.AddRateLimited(place)
 			return true
 		}
-		w.done(place, object, cur, follows)
+		w.done(place, object, cur, link)
 	}
 }
 
@@ -265,10 +265,24 @@ func (w *watch) next(place view.Place) (object *watched, cur version, ok bool) {
 	return object, object.pending[0], true
 }
 
-// done records that cur was handled, which is what fence.History speaks of.
-// follows: it was compared with what its row had processed, the version before. It
+// link is how a version that was handled joins the history before it.
+type link int
+
+const (
+	// compared: with the version that the watch had handled before.
+	compared link = iota
+	// follows: it was compared with what its row had processed, the version before.
+	follows
+	// dropped: it takes something away from a row that has processed nothing, and as
+	// far as is known it doesn't stand at that row's place. In a store that was lost
+	// the binding that says so may come back later, and the row with it: that this
+	// version took away is in no hold, and must not be forgotten (I7).
+	dropped
+)
+
+// done records that cur was handled, which is what fence.History speaks of. It
 // doesn't count where the history has begun anew meanwhile.
-func (w *watch) done(place view.Place, object *watched, cur version, follows bool) {
+func (w *watch) done(place view.Place, object *watched, cur version, joins link) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.objects[place] != object {
@@ -278,8 +292,8 @@ func (w *watch) done(place view.Place, object *watched, cur version, follows boo
 		// Versions before it were dropped for want of room, or it is the first.
 		object.pending = slices.Delete(object.pending, 0, i+1)
 	}
-	if object.last.uid != cur.uid || cur.generation > object.last.generation+1 {
-		if object.from = cur.generation; follows {
+	if joins == dropped || object.last.uid != cur.uid || cur.generation > object.last.generation+1 {
+		if object.from = cur.generation; joins == follows {
 			object.from--
 		}
 	}
@@ -359,24 +373,29 @@ func narrowsOrConfirms(before, after *authority.Approval) bool {
 }
 
 // handle makes what a version takes away durable, in every row that it may
-// concern. follows: the row that it speaks for has processed the version before it,
-// and was compared with it.
-func (w *watch) handle(ctx context.Context, place view.Place, prev, cur version) (follows bool, err error) {
+// concern.
+func (w *watch) handle(ctx context.Context, place view.Place, prev, cur version) (joins link, err error) {
 	for _, key := range w.concerned(place, prev, cur) {
 		row, held, err := w.handleFor(ctx, key, place, prev, cur)
+		if errors.Is(err, errUnplaced) {
+			joins, err = dropped, nil
+		}
 		if err != nil {
-			return false, fmt.Errorf("handle generation %d for installation %s in workspace %s: %w",
+			return joins, fmt.Errorf("handle generation %d for installation %s in workspace %s: %w",
 				cur.generation, key.InstallationID, key.WorkspaceID, err)
 		}
 		if held || cur.spec == nil {
 			w.narrowed(key)
 		}
-		if cur.spec != nil && keyOf(cur.spec) == key {
-			follows = row.Seen.UID == cur.uid && row.Seen.Generation+1 == cur.generation
+		if joins != dropped && cur.spec != nil && keyOf(cur.spec) == key &&
+			row.Seen.UID == cur.uid && row.Seen.Generation+1 == cur.generation {
+			joins = follows
 		}
 	}
-	return follows, nil
+	return joins, nil
 }
+
+var errUnplaced = errors.New("a version takes away where no row is known to stand")
 
 // handleFor handles a version for one row, which it returns as it was compared.
 func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Place, prev, cur version) (row authority.Row, held bool, err error) {
@@ -433,8 +452,11 @@ func (w *watch) hold(ctx context.Context, row authority.Row, place view.Place, p
 	other := row.Seen.UID != cur.uid
 	if row.Seen.UID == "" {
 		stands, err := w.cluster.standsAt(ctx, row.Key, place)
-		if err != nil || !stands {
+		if err != nil {
 			return false, err
+		}
+		if !stands {
+			return false, errUnplaced
 		}
 		other = false
 	}

@@ -37,7 +37,7 @@ func (w *watch) deliver(versions ...version) {
 		if !ok {
 			return
 		}
-		w.done(somewhere, object, cur, false)
+		w.done(somewhere, object, cur, compared)
 	}
 }
 
@@ -105,11 +105,11 @@ func TestI7_TheFirstVersionIsComparedWithTheRow(t *testing.T) {
 				w.ledger = storedRow{row: authority.Row{Seen: c.seen}}
 				w.append(somewhere, seen("a", 7))
 				object, cur, _ := w.next(somewhere)
-				follows, err := w.handle(t.Context(), somewhere, object.last, cur)
+				joins, err := w.handle(t.Context(), somewhere, object.last, cur)
 				if err != nil {
 					t.Fatal(err)
 				}
-				w.done(somewhere, object, cur, follows)
+				w.done(somewhere, object, cur, joins)
 				w.deliver(seen("a", 8))
 				from, err := w.WatchedFrom(t.Context(), fence.Object{Namespace: somewhere.Namespace, Name: somewhere.Name, UID: "a"}, 8)
 				if err != nil || from != c.from {
@@ -241,7 +241,7 @@ func TestI7_AnotherStoreOrEpochKnowsNothingOfWhatWasHandled(t *testing.T) {
 				w.append(somewhere, seen("a", 3))
 				handled, cur, _ := w.next(somewhere)
 				w.beginIn(c.in)
-				w.done(somewhere, handled, cur, false)
+				w.done(somewhere, handled, cur, compared)
 				if from, err := w.WatchedFrom(t.Context(), object, 3); err != nil || from != 1 && c.from == 1 || from != 0 && c.from != 1 {
 					t.Errorf("a version that was being handled: watched from %d (%v)", from, err)
 				}

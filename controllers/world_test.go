@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"testing"
 
@@ -271,18 +272,20 @@ func TestI7_WhatIsRevokedBeforeItIsProcessedIsHeld(t *testing.T) {
 		cur    version
 		place  view.Place
 		held   bool
+		// unplaced: it takes away where no row is known to stand.
+		unplaced bool
 	}{
-		"revoked before anything was processed":  {authority.Seen{}, func(*world) {}, revoked("u", 2), whereItStands, true},
-		"of an object that is replaced":          {authority.Seen{}, func(w *world) { w.approve("v", 1) }, revoked("u", 2), whereItStands, true},
-		"of an object that is gone":              {authority.Seen{}, func(w *world) { w.approval = nil }, revoked("u", 2), whereItStands, true},
-		"while the label is away":                {authority.Seen{}, (*world).unlabel, revoked("u", 2), whereItStands, true},
-		"elsewhere":                              {authority.Seen{}, func(*world) {}, revoked("u", 2), view.Place{Namespace: "other", Name: "plugin"}, false},
-		"under another name":                     {authority.Seen{}, func(*world) {}, revoked("u", 2), view.Place{Namespace: "team", Name: "other"}, false},
-		"of a later object, and it is there":     {processed, func(w *world) { w.approve("u", 2) }, revoked("u", 2), whereItStands, true},
-		"of a later object, label away":          {processed, func(w *world) { w.approve("u", 2); w.unlabel() }, revoked("u", 2), whereItStands, true},
-		"of a later object, uninstalled":         {processed, func(w *world) { w.installation = nil }, revoked("u", 2), whereItStands, false},
-		"of another object, and nothing is left": {processed, func(w *world) { w.approval = nil }, revoked("u", 2), whereItStands, false},
-		"of another object, and the old is back": {processed, func(w *world) { w.approve("a", 3) }, revoked("u", 2), whereItStands, false},
+		"revoked before anything was processed":  {authority.Seen{}, func(*world) {}, revoked("u", 2), whereItStands, true, false},
+		"of an object that is replaced":          {authority.Seen{}, func(w *world) { w.approve("v", 1) }, revoked("u", 2), whereItStands, true, false},
+		"of an object that is gone":              {authority.Seen{}, func(w *world) { w.approval = nil }, revoked("u", 2), whereItStands, true, false},
+		"while the label is away":                {authority.Seen{}, (*world).unlabel, revoked("u", 2), whereItStands, true, false},
+		"elsewhere":                              {authority.Seen{}, func(*world) {}, revoked("u", 2), view.Place{Namespace: "other", Name: "plugin"}, false, true},
+		"under another name":                     {authority.Seen{}, func(*world) {}, revoked("u", 2), view.Place{Namespace: "team", Name: "other"}, false, true},
+		"of a later object, and it is there":     {processed, func(w *world) { w.approve("u", 2) }, revoked("u", 2), whereItStands, true, false},
+		"of a later object, label away":          {processed, func(w *world) { w.approve("u", 2); w.unlabel() }, revoked("u", 2), whereItStands, true, false},
+		"of a later object, uninstalled":         {processed, func(w *world) { w.installation = nil }, revoked("u", 2), whereItStands, false, false},
+		"of another object, and nothing is left": {processed, func(w *world) { w.approval = nil }, revoked("u", 2), whereItStands, false, false},
+		"of another object, and the old is back": {processed, func(w *world) { w.approve("a", 3) }, revoked("u", 2), whereItStands, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -294,7 +297,7 @@ func TestI7_WhatIsRevokedBeforeItIsProcessedIsHeld(t *testing.T) {
 			handler := newWatch(view.New(authority.BuiltInPolicy()), &ledgerOf{w: w}, w.cluster(), nil, logr.Discard())
 			defer handler.queue.ShutDown()
 			_, held, err := handler.handleFor(t.Context(), w.row.Key, c.place, version{}, c.cur)
-			if err != nil || held != c.held || (len(w.held) > 0) != c.held {
+			if c.unplaced != errors.Is(err, errUnplaced) || err != nil && !c.unplaced || held != c.held || (len(w.held) > 0) != c.held {
 				t.Errorf("held is %v, %v: %+v; want %v", held, err, w.held, c.held)
 			}
 		})
@@ -311,7 +314,39 @@ func TestI7_GarbageHoldsNothing(t *testing.T) {
 	cur := version{uid: "u", generation: 1, spec: &authority.Approval{
 		UID: "u", Generation: 1, InstallationID: key.InstallationID, WorkspaceID: "w", Revoked: true,
 	}}
-	if _, held, err := handler.handleFor(t.Context(), key, place, version{}, cur); err != nil || held {
+	if _, held, err := handler.handleFor(t.Context(), key, place, version{}, cur); !errors.Is(err, errUnplaced) || held {
 		t.Errorf("held is %v, %v", held, err)
+	}
+}
+
+// In a store that was lost, a revocation may be handled before the binding is there
+// that says which row it is of. Whoever brings the grant back has no history then.
+func TestI7_WhatIsDroppedIsAGap(t *testing.T) {
+	w := newWorld(t)
+	handler := newWatch(view.New(authority.BuiltInPolicy()), &ledgerOf{w: w}, w.cluster(), nil, logr.Discard())
+	defer handler.queue.ShutDown()
+	elsewhere := view.Place{Namespace: "other", Name: "plugin"}
+	granting := func(generation int64) version {
+		return version{uid: "u", generation: generation, spec: &authority.Approval{
+			UID: "u", Generation: generation, InstallationID: w.row.Key.InstallationID, WorkspaceID: w.row.Key.WorkspaceID,
+		}}
+	}
+	revoking := granting(2)
+	revoking.spec.Revoked = true
+	for _, c := range []struct {
+		cur  version
+		from int64
+	}{{granting(1), 1}, {revoking, 2}, {granting(3), 2}} {
+		handler.append(elsewhere, c.cur)
+		object, cur, _ := handler.next(elsewhere)
+		joins, err := handler.handle(t.Context(), elsewhere, object.last, cur)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler.done(elsewhere, object, cur, joins)
+		from, err := handler.WatchedFrom(t.Context(), fence.Object{Namespace: "other", Name: "plugin", UID: "u"}, c.cur.generation)
+		if err != nil || from != c.from {
+			t.Errorf("generation %d: watched from %d (%v), want %d", c.cur.generation, from, err, c.from)
+		}
 	}
 }

@@ -137,6 +137,8 @@ type ports struct {
 	// rewritten is the event that a mutant has put in the place of another.
 	rewritten *authority.Event
 	row       authority.Row
+	// dropped: a narrowing has no row yet (controllers' link of that name).
+	dropped bool
 }
 
 func (c *ports) Read(_ context.Context, key authority.Key) (fence.Reading, error) {

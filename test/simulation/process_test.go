@@ -248,6 +248,7 @@ func (p *process) handleAll(a *actor) {
 		a.until(waiting)
 		prev, cur, begun := p.watch.last, p.watch.pending[0], p.watch.begun
 		a.at("handles a version")
+		port.dropped = false
 		follows, err := port.handle(prev, cur)
 		if err != nil {
 			p.w.log(a.name, "can't: %v", err)
@@ -263,7 +264,7 @@ func (p *process) handleAll(a *actor) {
 		if i := slices.Index(w.pending, cur); i >= 0 {
 			w.pending = slices.Delete(w.pending, 0, i+1)
 		}
-		if w.last.uid != cur.uid || cur.generation > w.last.generation+1 {
+		if w.last.uid != cur.uid || cur.generation > w.last.generation+1 || port.dropped {
 			if w.from = cur.generation; follows {
 				w.from--
 			}
@@ -338,6 +339,7 @@ func (c *ports) holdFor(row authority.Row, prev, cur version) (held bool, err er
 		// A row that has processed nothing knows of nothing newer; where it stands,
 		// the binding says.
 		if c.p.w.db.bound.ID == "" {
+			c.dropped = true
 			return false, nil
 		}
 		other = false
