@@ -18,10 +18,9 @@ type method struct {
 	admission.Method
 	// open: it needs no capability, and says why in the proto.
 	open bool
-	// legacy: it is of v1. The manifest must declare all of declarations, and
-	// nothing else is asked (I12).
-	legacy       bool
-	declarations []string
+	// legacy: it is of v1, and needs what need says and nothing else (I12).
+	legacy bool
+	need   admission.LegacyNeed
 	// streams: it answers with a stream.
 	streams bool
 	// envelope reads the envelope from a request of this RPC.
@@ -135,18 +134,16 @@ func (m *method) requireDeclarations(descriptor protoreflect.MethodDescriptor) e
 		return fmt.Errorf("it is of v1 and streams")
 	}
 	option, _ := proto.GetExtension(descriptor.Options(), pluginv1.E_Legacy).(*pluginv1.Legacy)
-	m.legacy, m.declarations = true, option.GetDeclarations()
-	if (len(m.declarations) == 0) == (strings.TrimSpace(option.GetNoneReason()) == "") {
+	if (len(option.GetDeclarations()) == 0) == (strings.TrimSpace(option.GetNoneReason()) == "") {
 		return fmt.Errorf("it names neither declarations nor a reason to need none, or both")
 	}
-	for _, declaration := range m.declarations {
-		kind, resource, ofResource := strings.Cut(declaration, ":")
-		switch {
-		case ofResource && resource != "" && (kind == "api_read" || kind == "api_write"):
-		case declaration == "state", declaration == "secrets", declaration == "agent_invoke":
-		default:
-			return fmt.Errorf("it needs a declaration %q that no manifest can make", declaration)
+	m.legacy = true
+	for _, name := range option.GetDeclarations() {
+		declaration, ok := contract.ParseLegacyCapability(name)
+		if !ok || !contract.LegacyDeclarable.Has(declaration) {
+			return fmt.Errorf("it needs a declaration %q that no manifest can make", name)
 		}
+		m.need = append(m.need, declaration)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/admission"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
@@ -114,6 +116,7 @@ func TestI12_LegacyMethodNamesItsDeclarations(t *testing.T) {
 		{"reason and declarations", nil, &pluginv1.Legacy{NoneReason: "r", Declarations: []string{"state"}}, false, "or both"},
 		{"empty declaration", nil, declared("state", ""), false, "no manifest can make"},
 		{"no resource", nil, declared("api_read:"), false, "no manifest can make"},
+		{"a method that comes later", nil, declared("agent_conversation"), false, "no manifest can make"},
 		{"a capability's ID", nil, declared("host.v2.read:tasks"), false, "no manifest can make"},
 		{"stream", nil, declared("state"), true, "streams"},
 		{"of both worlds", task, declared("api_read:tasks"), false, "is of v1 and names a capability"},
@@ -129,7 +132,7 @@ func TestI12_LegacyMethodNamesItsDeclarations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if row := r.methods["/probe.Probe/Call"]; !row.legacy || row.open || row.Writer || len(row.declarations) != 2 || len(r.order) != 0 {
+	if row := r.methods["/probe.Probe/Call"]; !row.legacy || row.open || row.Writer || !slices.Equal(row.need, admission.LegacyNeed{contract.LegacyReadWorkflows, contract.LegacyReadTasks}) || len(r.order) != 0 {
 		t.Errorf("a v1 method is %+v, of %d exact operations", row, len(r.order))
 	}
 }
