@@ -50,15 +50,19 @@ func TestStorm_DelaysNoPassForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &storm{}
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		go func() {
-			for ctx.Err() == nil {
-				s.held()
-				<-time.After(time.Millisecond)
+			for tick := time.Tick(time.Millisecond); ; {
+				select {
+				case <-tick:
+					s.held()
+				case <-ctx.Done():
+					return
+				}
 			}
 		}()
 		<-time.After(time.Second)
 		if got := waited(t, s); got != stormPatience {
+			cancel()
 			t.Fatalf("a pass waits %s in a storm without end, want %s", got, stormPatience)
 		}
 		cancel()
