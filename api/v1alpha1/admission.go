@@ -10,7 +10,7 @@ const (
 	// free, everything else needs `approve` for every capability it lists.
 	PolicyApprovals = "plugin-host-approvals"
 	// PolicyInstallations keeps the spec of installations from ServiceAccounts
-	// and nodes that no administrator named.
+	// and nodes that no administrator named, and checks who grants compatibility.
 	PolicyInstallations = "plugin-host-installations"
 	// PolicyWorkspaces checks who makes a namespace a workspace, or passes a
 	// workspace on to another namespace.
@@ -39,6 +39,12 @@ const (
 	// in the approval's namespace: may grant that capability there.
 	VerbApprove          = "approve"
 	ResourceCapabilities = "capabilities"
+	// LegacyWriterPrefix and a resource, and CompatImplicitExpectNone, are names of
+	// ResourceCapabilities too, with VerbApprove and in no namespace: may grant that
+	// in spec.compatibility of any installation. v1 knows no workspace, so no right
+	// that holds in one namespace is enough.
+	LegacyWriterPrefix       = "legacy.write:"
+	CompatImplicitExpectNone = "compat.implicitExpectNone"
 	// VerbBind on ResourceWorkspaces, with the workspace ID as the name and in no
 	// namespace: may make any namespace that workspace. A workspace ID belongs to
 	// the cluster, so no right that holds in one namespace is enough.

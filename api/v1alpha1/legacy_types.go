@@ -10,6 +10,11 @@ type LegacyReadResource string
 // +kubebuilder:validation:Enum=tasks;messages;interactions
 type LegacyWriteResource string
 
+// LegacyWriteResources lists all of them.
+func LegacyWriteResources() []LegacyWriteResource {
+	return []LegacyWriteResource{"tasks", "messages", "interactions"}
+}
+
 // LegacyManifest is what a package declares for the shipped v1 methods. A
 // declaration is all the authority that they have, in every workspace at once; it
 // never becomes a capability (I12).

@@ -183,25 +183,88 @@ func installationsPolicy() policy {
 	p := policy{
 		name: v1alpha1.PolicyInstallations,
 		why: `Who may write the spec of an installation: people, by their RBAC rights, and
-GitOps identities. Suspending is free.`,
+GitOps identities. Suspending is free, and so is taking compatibility away. What
+compatibility is granted needs the verb approve for each entry that is new or
+another one, and the name of who writes.`,
 		rules: []admissionregistrationv1.NamedRuleWithOperations{
 			rule(v1alpha1.GroupVersion.Group, "*", []string{installations}, create, update),
 		},
 		conditions: []admissionregistrationv1.MatchCondition{specChanges()},
 		variables: []admissionregistrationv1.Variable{
-			{Name: "suspends", Expression: `oldObject != null && object.spec.?suspend.orValue(false) &&
-object.spec.pluginID == oldObject.spec.pluginID &&
-object.spec.version == oldObject.spec.version &&
-object.spec.manifest == oldObject.spec.manifest &&
-object.spec.serviceAccountRef == oldObject.spec.serviceAccountRef`},
+			// Each entry stands for itself: one that is as it was isn't granted anew.
+			{Name: "writers", Expression: `object.spec.?compatibility.?legacyWriters.orValue([])`},
+			{Name: "formerWriters", Expression: `oldObject == null ? [] : oldObject.spec.?compatibility.?legacyWriters.orValue([])`},
+			{Name: "newWriters", Expression: `variables.writers.filter(w, !variables.formerWriters.exists(f, f == w))`},
+			{Name: "implicit", Expression: `has(object.spec.compatibility) && has(object.spec.compatibility.implicitExpectNone)`},
+			{Name: "newImplicit", Expression: `variables.implicit &&
+(oldObject == null || !has(oldObject.spec.compatibility) || !has(oldObject.spec.compatibility.implicitExpectNone) ||
+object.spec.compatibility.implicitExpectNone != oldObject.spec.compatibility.implicitExpectNone)`},
+			{Name: "narrows", Expression: `oldObject != null &&
+(object.spec.?suspend.orValue(false) || !oldObject.spec.?suspend.orValue(false)) &&
+variables.newWriters.size() == 0 && !variables.newImplicit &&
+` + sameInstallation()},
 		},
 	}
 	p.probed()
 	p.refuse(validation{
-		expression: `variables.suspends || !variables.machine`,
-		says:       `variables.requester + ' may only suspend an installation: ServiceAccounts, nodes and other components of the cluster install nothing, unless an administrator named them as a GitOps identity'`,
+		expression: `variables.narrows || !variables.machine`,
+		says: `variables.requester + ' may only suspend an installation or take its compatibility away: ` +
+			`ServiceAccounts, nodes and other components of the cluster install nothing, unless an administrator named them as a GitOps identity'`,
 	})
+	known := make([]string, 0, len(v1alpha1.LegacyWriteResources()))
+	for _, resource := range v1alpha1.LegacyWriteResources() {
+		known = append(known, quote(string(resource)))
+	}
+	p.refuse(validation{
+		expression: fmt.Sprintf("variables.newWriters.all(w, w.resource in [%s])", strings.Join(known, ", ")),
+		message:    `spec.compatibility.legacyWriters: a resource is newer than this policy`,
+		invalid:    true,
+	})
+	p.refuse(namesItsGranter("variables.newWriters.all(g, %s)", "g", "spec.compatibility.legacyWriters")...)
+	p.refuse(namesItsGranter("!variables.newImplicit || (%s)", "object.spec.compatibility.implicitExpectNone", "spec.compatibility.implicitExpectNone")...)
+	for _, resource := range v1alpha1.LegacyWriteResources() {
+		p.refuse(mayApprove(fmt.Sprintf("!variables.newWriters.exists(w, w.resource == %s)", quote(string(resource))),
+			v1alpha1.LegacyWriterPrefix+string(resource)))
+	}
+	p.refuse(mayApprove("!variables.newImplicit", v1alpha1.CompatImplicitExpectNone))
 	return p
+}
+
+// sameInstallation compares whatever of an installation is neither suspend nor
+// compatibility.
+func sameInstallation() string {
+	var equal []string
+	for _, field := range []string{"pluginID", "version", "manifest", "serviceAccountRef", "config", "secretRefs"} {
+		equal = append(equal, fmt.Sprintf(
+			"has(object.spec.%[1]s) == has(oldObject.spec.%[1]s) && (!has(object.spec.%[1]s) || object.spec.%[1]s == oldObject.spec.%[1]s)", field))
+	}
+	return strings.Join(equal, " &&\n")
+}
+
+// namesItsGranter are the rules of the names in a grant of compatibility, as
+// approvals have them. all says for which grants the condition in it must hold.
+func namesItsGranter(all, grant, field string) []validation {
+	human := fmt.Sprintf(`variables.gitOps || %[1]s.approvedBy == variables.requester && %[1]s.?approvedVia.orValue('') == ''`, grant)
+	via := fmt.Sprintf(`!variables.gitOps || %[1]s.?approvedVia.orValue('') == variables.requester &&
+!%[1]s.approvedBy.startsWith('system:') && !(%[1]s.approvedBy in variables.gitOpsIdentities)`, grant)
+	return []validation{{
+		expression: fmt.Sprintf(all, human),
+		says:       fmt.Sprintf(`'%s: approvedBy must be ' + variables.requester + ', who writes this grant, and approvedVia absent (taking it away needs none of this)'`, field),
+	}, {
+		expression: fmt.Sprintf(all, via),
+		says:       fmt.Sprintf(`'%s: approvedVia must be ' + variables.requester + ', the GitOps identity that writes this grant, and approvedBy the human who granted'`, field),
+	}}
+}
+
+// mayApprove asks for the right to grant a name in the whole cluster, unless the
+// condition holds.
+func mayApprove(unless, name string) validation {
+	return validation{
+		expression: fmt.Sprintf("%s ||\nauthorizer.group(%s).resource(%s).name(%s).check(%s).allowed()", unless,
+			quote(v1alpha1.GroupVersion.Group), quote(v1alpha1.ResourceCapabilities), quote(name), quote(v1alpha1.VerbApprove)),
+		says: fmt.Sprintf(`variables.requester + ' may not grant %s: it takes the verb %s on %s.%s with that name, in the whole cluster'`,
+			name, v1alpha1.VerbApprove, v1alpha1.ResourceCapabilities, v1alpha1.GroupVersion.Group),
+	}
 }
 
 func workspacesPolicy() policy {

@@ -113,7 +113,7 @@ var _ = Describe("the right to approve", func() {
 		Expect(administrator.Create(ctx, a, client.DryRunAll)).To(Succeed(), "every verb everywhere includes approve")
 	})
 
-	It("is given for all capabilities by plugin-host-approver, and for none by any other role", func() {
+	It("is given for all capabilities by plugin-host-approver, for compatibility by its own role, and for none by any other", func() {
 		files, err := os.ReadDir(configDir + "/rbac")
 		Expect(err).NotTo(HaveOccurred())
 		for _, file := range files {
@@ -140,9 +140,12 @@ var _ = Describe("the right to approve", func() {
 					Expect(label).NotTo(Or(HaveSuffix("aggregate-to-edit"), HaveSuffix("aggregate-to-admin")), file.Name())
 				}
 			}
-			if file.Name() == "approver_role.yaml" {
+			switch file.Name() {
+			case "approver_role.yaml":
 				Expect(named).To(ConsistOf(allCapabilities()))
-			} else {
+			case "compatibility_approver_role.yaml":
+				Expect(named).To(ConsistOf(compatibilityNames()))
+			default:
 				Expect(named).To(BeEmpty(), file.Name())
 			}
 		}

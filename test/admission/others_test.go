@@ -14,13 +14,15 @@ var _ = Describe("an installation", func() {
 	changes := []patch{
 		{"pluginID": "kandev.other"}, {"version": "2.0.0"},
 		{"manifest": patch{"capabilities": []any{patch{"id": writeTasks}}}}, {"manifest": patch{"minHostVersion": "0.43.0"}},
+		{"manifest": patch{"legacy": patch{"apiRead": []any{"tasks"}}}}, {"manifest": patch{"configSchema": patch{"type": "object"}}},
+		{"config": patch{"channel": patch{"name": "standup"}}}, {"secretRefs": []any{patch{"name": "token", "secretName": "tokens", "key": "token"}}},
 		{"serviceAccountRef": patch{"name": "other"}}, {"serviceAccountRef": patch{"namespace": "other"}},
 		{"serviceAccountRef": patch{"acceptUID": "0d1c2f5e-7c55-4b0e-9a51-3f1f2a4c8b7d"}}, {"suspend": false},
 	}
 	immutable := func(spec patch) bool { _, is := spec["pluginID"]; return is }
 
 	It("has no field that these tests leave out", func() {
-		tested := map[string]bool{}
+		tested := map[string]bool{"compatibility": true} // by tests of its own
 		for _, spec := range changes {
 			for field := range spec {
 				tested[field] = true

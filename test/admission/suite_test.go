@@ -57,7 +57,7 @@ var (
 	administrator person
 	// dora may write every object of ours, and grant nothing.
 	dora person
-	// ada and grace may grant everything in payments.
+	// ada and grace may grant everything in payments, and compatibility.
 	ada, grace person
 	// flux is the GitOps identity, with the rights of ada. So is pipeline, whose name
 	// is no ServiceAccount's.
@@ -197,7 +197,7 @@ func rights(ctx context.Context) {
 	for _, name := range []string{payments, fluxNamespace, hostNamespace} {
 		create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	for _, role := range []string{"approver", "installer", "workspace_binder", "human_policy", "revoker", "auditor", "viewer"} {
+	for _, role := range []string{"approver", "compatibility_approver", "installer", "workspace_binder", "human_policy", "revoker", "auditor", "viewer"} {
 		text, err := os.ReadFile(configDir + "/rbac/" + role + "_role.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		apply(ctx, text)
@@ -229,6 +229,9 @@ func rights(ctx context.Context) {
 	})
 	create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "test-binders"}, RoleRef: clusterRole("plugin-host-workspace-binder"), Subjects: writers[1:],
+	})
+	create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "test-compatibility"}, RoleRef: clusterRole("plugin-host-compatibility-approver"), Subjects: writers[1:],
 	})
 }
 

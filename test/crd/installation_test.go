@@ -2,6 +2,7 @@ package crd_test
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
@@ -30,7 +31,39 @@ var _ = Describe("PluginInstallation", func() {
 		Entry("the longest acceptUID", "spec.serviceAccountRef.acceptUID", long(128)),
 		Entry("the longest reason", "spec.manifest.capabilities",
 			[]any{document{"id": "host.v2.read:tasks", "reason": long(1024)}}),
+		Entry("every v1 declaration", "spec.manifest.legacy", document{
+			"apiRead":  []any{"tasks", "sessions", "workspaces", "workflows", "agent_profiles", "executor_profiles", "repositories", "messages", "interactions"},
+			"apiWrite": []any{"tasks", "messages", "interactions"}, "state": true, "secrets": true, "agentInvoke": true,
+		}),
+		Entry("no v1 declaration", "spec.manifest.legacy", document{}),
+		Entry("64 patterns of events", "spec.manifest.legacy.events", numbered(64, "task.n%d.*")),
+		Entry("the longest pattern of events", "spec.manifest.legacy.events", []any{long(256), "*", "a.*.b_c-d"}),
+		Entry("a schema of the configuration, whatever is in it", "spec.manifest.configSchema",
+			document{"type": "object", "properties": document{"a": document{"x-kind": []any{"b", int64(1), nil}}}}),
+		Entry("a configuration, whatever is in it", "spec.config", document{"a": []any{document{"b": nil}}, "c": 1.5}),
+		Entry("64 members of the configuration", "spec.config", members(64)),
+		Entry("32 secrets", "spec.secretRefs", secretRefs(32)),
+		Entry("the longest names of a secret", "spec.secretRefs",
+			[]any{document{"name": long(128), "secretName": long(253), "key": strings.Repeat("K", 253)}}),
+		Entry("no compatibility", "spec.compatibility", document{}),
+		Entry("exact writes without a guard", "spec.compatibility.implicitExpectNone", grant()),
+		Entry("the longest names and reason of a grant", "spec.compatibility.implicitExpectNone", with(with(with(grant(),
+			"approvedBy", long(256)), "approvedVia", long(256)), "reason", long(1024))),
 	)
+
+	It("grants the v1 writers that it declares, and no others", func(ctx SpecContext) {
+		declared := func(resources ...any) document {
+			return with(with(installation(), "spec.manifest.legacy", document{"apiWrite": resources}),
+				"spec.compatibility.legacyWriters", []any{with(grant(), "resource", "tasks"), with(grant(), "resource", "messages")})
+		}
+		accepted(ctx, declared("tasks", "messages", "interactions"))
+		const field, saying = "spec.compatibility.legacyWriters", "must be declared in spec.manifest.legacy.apiWrite"
+		refused(ctx, declared("tasks"), field, saying)
+		refused(ctx, with(declared("tasks", "messages"), "spec.manifest.legacy.apiWrite", absent), field, saying)
+		refused(ctx, with(declared("tasks", "messages"), "spec.manifest.legacy", absent), field, saying)
+		o := create(ctx, declared("tasks", "messages"))
+		Expect(edit(ctx, o, "spec.manifest.legacy.apiWrite", []any{"messages"})).To(beInvalid(field, saying))
+	})
 
 	DescribeTable("refuses", func(ctx SpecContext, path string, value any, field, saying string) {
 		refused(ctx, with(installation(), path, value), field, saying)
@@ -71,6 +104,72 @@ var _ = Describe("PluginInstallation", func() {
 		Entry("a long acceptUID", "spec.serviceAccountRef.acceptUID", long(129), "spec.serviceAccountRef.acceptUID", "may not be more than 128"),
 		Entry("an acceptUID that is a pattern", "spec.serviceAccountRef.acceptUID", "*", "spec.serviceAccountRef.acceptUID", "should match"),
 		Entry("suspend as a text", "spec.suspend", "true", "spec.suspend", "must be of type boolean"),
+		Entry("a v1 read of nothing", "spec.manifest.legacy.apiRead", []any{"task_inbox"}, "spec.manifest.legacy.apiRead[0]", "Unsupported value"),
+		Entry("a v1 read of everything", "spec.manifest.legacy.apiRead", []any{"*"}, "spec.manifest.legacy.apiRead[0]", "Unsupported value"),
+		Entry("a v1 read twice", "spec.manifest.legacy.apiRead", []any{"tasks", "tasks"}, "spec.manifest.legacy.apiRead[1]", "Duplicate value"),
+		Entry("ten v1 reads", "spec.manifest.legacy.apiRead", numbered(10, "tasks%d"), "spec.manifest.legacy.apiRead", "must have at most 9 items"),
+		Entry("a v1 write of what it only reads", "spec.manifest.legacy.apiWrite", []any{"sessions"}, "spec.manifest.legacy.apiWrite[0]", "Unsupported value"),
+		Entry("a v1 write twice", "spec.manifest.legacy.apiWrite", []any{"tasks", "tasks"}, "spec.manifest.legacy.apiWrite[1]", "Duplicate value"),
+		Entry("four v1 writes", "spec.manifest.legacy.apiWrite", numbered(4, "tasks%d"), "spec.manifest.legacy.apiWrite", "must have at most 3 items"),
+		Entry("65 patterns of events", "spec.manifest.legacy.events", numbered(65, "a%d"), "spec.manifest.legacy.events", "must have at most 64 items"),
+		Entry("a pattern of events twice", "spec.manifest.legacy.events", []any{"a", "a"}, "spec.manifest.legacy.events[1]", "Duplicate value"),
+		Entry("an empty pattern of events", "spec.manifest.legacy.events", []any{""}, "spec.manifest.legacy.events[0]", "at least 1 char"),
+		Entry("a long pattern of events", "spec.manifest.legacy.events", []any{long(257)}, "spec.manifest.legacy.events[0]", "may not be more than 256"),
+		Entry("a pattern of events that takes in all below", "spec.manifest.legacy.events", []any{"task.>"}, "spec.manifest.legacy.events[0]", "should match"),
+		Entry("a pattern of events with a star in a word", "spec.manifest.legacy.events", []any{"task.c*"}, "spec.manifest.legacy.events[0]", "should match"),
+		Entry("a pattern of events that ends in a dot", "spec.manifest.legacy.events", []any{"task."}, "spec.manifest.legacy.events[0]", "should match"),
+		Entry("state as a text", "spec.manifest.legacy.state", "yes", "spec.manifest.legacy.state", "must be of type boolean"),
+		Entry("secrets as a text", "spec.manifest.legacy.secrets", "yes", "spec.manifest.legacy.secrets", "must be of type boolean"),
+		Entry("agentInvoke as a text", "spec.manifest.legacy.agentInvoke", "yes", "spec.manifest.legacy.agentInvoke", "must be of type boolean"),
+		Entry("a schema that is none", "spec.manifest.configSchema", "object", "spec.manifest.configSchema", "must be of type object"),
+		Entry("a schema of 65 members", "spec.manifest.configSchema", members(65), "spec.manifest.configSchema", "must have at most 64 items"),
+		Entry("a configuration that is a list", "spec.config", []any{"a"}, "spec.config", "must be of type object"),
+		Entry("65 members of the configuration", "spec.config", members(65), "spec.config", "must have at most 64 items"),
+		Entry("33 secrets", "spec.secretRefs", secretRefs(33), "spec.secretRefs", "must have at most 32 items"),
+		Entry("a secret twice", "spec.secretRefs", []any{secretRefs(1)[0], secretRefs(1)[0]}, "spec.secretRefs[1]", "Duplicate value"),
+		Entry("a secret without a name", "spec.secretRefs", []any{with(secretRef(), "name", absent)}, "spec.secretRefs[0].name", "Required value"),
+		Entry("a secret with an empty name", "spec.secretRefs", []any{with(secretRef(), "name", "")}, "spec.secretRefs[0].name", "at least 1 char"),
+		Entry("a secret with a long name", "spec.secretRefs", []any{with(secretRef(), "name", long(129))}, "spec.secretRefs[0].name", "may not be more than 128"),
+		Entry("a secret with a path for a name", "spec.secretRefs", []any{with(secretRef(), "name", "a/b")}, "spec.secretRefs[0].name", "should match"),
+		Entry("a secret from nowhere", "spec.secretRefs", []any{with(secretRef(), "secretName", absent)}, "spec.secretRefs[0].secretName", "Required value"),
+		Entry("a secret from an empty name", "spec.secretRefs", []any{with(secretRef(), "secretName", "")}, "spec.secretRefs[0].secretName", "at least 1 char"),
+		Entry("a secret from a long name", "spec.secretRefs", []any{with(secretRef(), "secretName", long(254))}, "spec.secretRefs[0].secretName", "may not be more than 253"),
+		Entry("a secret from another namespace", "spec.secretRefs", []any{with(secretRef(), "secretName", "other/tokens")}, "spec.secretRefs[0].secretName", "should match"),
+		Entry("a secret without a key", "spec.secretRefs", []any{with(secretRef(), "key", absent)}, "spec.secretRefs[0].key", "Required value"),
+		Entry("a secret with an empty key", "spec.secretRefs", []any{with(secretRef(), "key", "")}, "spec.secretRefs[0].key", "at least 1 char"),
+		Entry("a secret with a long key", "spec.secretRefs", []any{with(secretRef(), "key", long(254))}, "spec.secretRefs[0].key", "may not be more than 253"),
+		Entry("a secret with a key that no Secret has", "spec.secretRefs", []any{with(secretRef(), "key", "a b")}, "spec.secretRefs[0].key", "should match"),
+		Entry("a writer of nothing", "spec.compatibility.legacyWriters", []any{grant()}, "spec.compatibility.legacyWriters[0].resource", "Required value"),
+		Entry("a writer of what v1 doesn't write", "spec.compatibility.legacyWriters", []any{with(grant(), "resource", "sessions")},
+			"spec.compatibility.legacyWriters[0].resource", "Unsupported value"),
+		Entry("a writer twice", "spec.compatibility.legacyWriters", []any{with(grant(), "resource", "tasks"), with(grant(), "resource", "tasks")},
+			"spec.compatibility.legacyWriters[1]", "Duplicate value"),
+		Entry("four writers", "spec.compatibility.legacyWriters", []any{with(grant(), "resource", "a"), with(grant(), "resource", "b"),
+			with(grant(), "resource", "c"), with(grant(), "resource", "d")}, "spec.compatibility.legacyWriters", "must have at most 3 items"),
+		Entry("a grant to nobody", "spec.compatibility.implicitExpectNone", with(grant(), "installationID", absent),
+			"spec.compatibility.implicitExpectNone.installationID", "Required value"),
+		Entry("a grant to a name", "spec.compatibility.implicitExpectNone", with(grant(), "installationID", long(36)),
+			"spec.compatibility.implicitExpectNone.installationID", "should match"),
+		Entry("a grant to a short ID", "spec.compatibility.implicitExpectNone", with(grant(), "installationID", "3f0c9c1e"),
+			"spec.compatibility.implicitExpectNone.installationID", "at least 36 char"),
+		Entry("a grant to a long ID", "spec.compatibility.implicitExpectNone", with(grant(), "installationID", long(37)),
+			"spec.compatibility.implicitExpectNone.installationID", "may not be more than 36"),
+		Entry("a grant by nobody", "spec.compatibility.implicitExpectNone", with(grant(), "approvedBy", absent),
+			"spec.compatibility.implicitExpectNone.approvedBy", "Required value"),
+		Entry("a grant by an empty name", "spec.compatibility.implicitExpectNone", with(grant(), "approvedBy", ""),
+			"spec.compatibility.implicitExpectNone.approvedBy", "at least 1 char"),
+		Entry("a grant by a long name", "spec.compatibility.implicitExpectNone", with(grant(), "approvedBy", long(257)),
+			"spec.compatibility.implicitExpectNone.approvedBy", "may not be more than 256"),
+		Entry("a grant by a name with a line end", "spec.compatibility.implicitExpectNone", with(grant(), "approvedBy", "a\nb"),
+			"spec.compatibility.implicitExpectNone.approvedBy", "should match"),
+		Entry("a grant via a long name", "spec.compatibility.implicitExpectNone", with(grant(), "approvedVia", long(257)),
+			"spec.compatibility.implicitExpectNone.approvedVia", "may not be more than 256"),
+		Entry("a grant via a name with a tab", "spec.compatibility.implicitExpectNone", with(grant(), "approvedVia", "a\tb"),
+			"spec.compatibility.implicitExpectNone.approvedVia", "should match"),
+		Entry("a grant for a long reason", "spec.compatibility.implicitExpectNone", with(grant(), "reason", long(1025)),
+			"spec.compatibility.implicitExpectNone.reason", "may not be more than 1024"),
+		Entry("a grant for a reason with a NUL", "spec.compatibility.implicitExpectNone", with(grant(), "reason", "a\x00b"),
+			"spec.compatibility.implicitExpectNone.reason", "should match"),
 	)
 
 	DescribeTable("has no field that nothing acts on", func(ctx SpecContext, path string) {
@@ -78,12 +177,7 @@ var _ = Describe("PluginInstallation", func() {
 		Expect(apierrors.IsBadRequest(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring("unknown field %q", path)))
 	},
-		Entry(nil, "spec.config"),
-		Entry(nil, "spec.secretRefs"),
 		Entry(nil, "spec.workload"),
-		Entry(nil, "spec.compatibility"),
-		Entry(nil, "spec.manifest.legacy"),
-		Entry(nil, "spec.manifest.configSchema"),
 	)
 
 	It("keeps its pluginID, and can be upgraded", func(ctx SpecContext) {
@@ -181,6 +275,38 @@ var _ = Describe("PluginInstallation", func() {
 		Entry("17 conditions", "status.conditions", conditions(17), "status.conditions", "must have at most 16 items"),
 	)
 })
+
+func grant() document {
+	return document{"installationID": "3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77", "approvedBy": "ada@example.com"}
+}
+
+func secretRef() document {
+	return document{"name": "token", "secretName": "standup-tokens", "key": "token"}
+}
+
+func secretRefs(n int) []any {
+	list := make([]any, n)
+	for i := range list {
+		list[i] = with(secretRef(), "name", fmt.Sprintf("_token%d", i))
+	}
+	return list
+}
+
+func numbered(n int, format string) []any {
+	list := make([]any, n)
+	for i := range list {
+		list[i] = fmt.Sprintf(format, i)
+	}
+	return list
+}
+
+func members(n int) document {
+	d := document{}
+	for i := range n {
+		d[fmt.Sprintf("m%d", i)] = "x"
+	}
+	return d
+}
 
 func conditions(n int) []any {
 	list := make([]any, n)
