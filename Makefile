@@ -57,6 +57,11 @@ generate: ## Regenerate protobuf Go, deepcopy, CRDs, RBAC, the chart's CRDs and 
 	@$(DEVTOOLS) build protoc-gen-go protoc-gen-go-grpc controller-gen buf
 	@$(USE_TOOLS); hack/generate.sh
 
+.PHONY: proto-baseline
+proto-baseline: ## Take the wire as it is for what later changes must not break (at a release)
+	@$(DEVTOOLS) build buf
+	@$(USE_TOOLS); cd proto && buf build --exclude-source-info -o baseline.binpb
+
 .PHONY: clean
 clean: ## Remove what was built in the tree; the tools' folder outside it stays
 	rm -rf bin
@@ -64,10 +69,10 @@ clean: ## Remove what was built in the tree; the tools' folder outside it stays
 ##@ Check
 
 .PHONY: lint
-lint: ## Run the linters on Go and protobuf
+lint: ## Run the linters on Go and protobuf, and compare the wire with the last release's
 	@$(DEVTOOLS) build golangci-lint buf
 	@$(USE_TOOLS); golangci-lint run ./...
-	@$(USE_TOOLS); cd proto && buf lint
+	@$(USE_TOOLS); cd proto && buf lint && buf breaking --against baseline.binpb
 
 .PHONY: verify
 verify: ## Regenerate, lint, render everything, and demand that the tree is clean

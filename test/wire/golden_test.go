@@ -1,4 +1,4 @@
-package pluginv1_test
+package wire_test
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -15,36 +14,58 @@ import (
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
-// TestShippedBytesRoundTrip encodes every shipped message by the fixture alone,
-// all fields set and nested to the bottom, and demands that our types know every
-// field of it and give the same bytes back.
-func TestShippedBytesRoundTrip(t *testing.T) {
-	wire := loadShippedWire(t)
-	for name, shipped := range wire.Messages {
-		t.Run(shipped.Part+"/"+name, func(t *testing.T) {
-			encoder := fixtureEncoder{wire: wire}
-			golden := encoder.message(t, name)
-			if (len(golden) == 0) != (len(shipped.Fields) == 0) {
-				t.Fatal("the fixture gives no bytes")
+// TestShippedBytes encodes every declared shipped message by the facts alone,
+// all fields set and nested to the bottom, and demands that our type reads the
+// value of every field under its name and writes the same bytes.
+func TestShippedBytes(t *testing.T) {
+	s := readShipped(t)
+	for name, message := range s.declared() {
+		t.Run(message.part+"/"+name, func(t *testing.T) {
+			golden, want := (&sampler{shipped: s}).message(name)
+			got := newMessage(t, name)
+			roundTrip(t, golden, got)
+			compare(t, name, want, got.ProtoReflect())
+		})
+	}
+}
+
+// TestShippedDefaults: a field with presence keeps it when its value is the
+// default one; a field without presence isn't written then.
+func TestShippedDefaults(t *testing.T) {
+	s := readShipped(t)
+	present := 0
+	for name, message := range s.declared() {
+		for _, field := range message.fields {
+			var golden []byte
+			switch {
+			case field.label == "repeated" || strings.HasPrefix(field.kind, "map<"):
+				continue
+			case field.kind == "bool" || strings.HasPrefix(field.kind, "int") || strings.HasPrefix(field.kind, "uint") || s.enums[field.kind] != nil:
+				golden = number(field.number, 0)
+			default:
+				golden = nested(field.number)
 			}
-			message := newMessage(t, name)
-			if err := proto.Unmarshal(golden, message); err != nil {
-				t.Fatalf("decode: %v", err)
+			got := newMessage(t, name)
+			if err := proto.Unmarshal(golden, got); err != nil {
+				t.Fatalf("%s.%s: decode: %v", name, field.name, err)
 			}
-			if unknown := unknownFields(message.ProtoReflect()); len(unknown) > 0 {
-				t.Errorf("shipped fields not known to our type: %v", unknown)
+			hasPresence := field.label == "optional" || field.label == "oneof" || s.messages[field.kind] != nil || field.kind == "google.protobuf.Struct"
+			if !hasPresence {
+				golden = nil
+			} else {
+				present++
 			}
-			if got := set(message.ProtoReflect()); got != len(shipped.Fields) {
-				t.Errorf("%d fields set, %d sent", got, len(shipped.Fields))
-			}
-			again, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+			again, err := proto.Marshal(got)
 			if err != nil {
-				t.Fatalf("encode: %v", err)
+				t.Fatalf("%s.%s: encode: %v", name, field.name, err)
 			}
 			if !bytes.Equal(again, golden) {
-				t.Errorf("bytes changed:\n got %x\nwant %x", again, golden)
+				t.Errorf("%s.%s with its default is written as %x, want %x", name, field.name, again, golden)
 			}
-		})
+		}
+	}
+	if present < 100 {
+		t.Errorf("only %d fields with presence were seen", present)
 	}
 }
 
@@ -158,6 +179,61 @@ func TestShippedBytesMeanTheSame(t *testing.T) {
 		equal(t, "depends_on", got.GetDependsOn()[0].GetStatus(), "pending")
 		equal(t, "resource_version", got.GetResourceVersion(), "v7")
 	})
+	t.Run("v1/Interaction", func(t *testing.T) {
+		option := join(text(1, "yes"), text(2, "Yes"), text(3, "allow_once"))
+		question := join(text(1, "q1"), text(2, "Where"), text(3, "Where to?"), nested(4, text(1, "a"), text(2, "Here"), text(4, "Right here")))
+		golden := nested(1, text(1, "p-1"), text(2, "clarification"), text(3, "task-1"), text(4, "session-1"), text(5, "turn-1"),
+			text(6, "pending"), text(7, "Title"), text(8, "Why"), text(9, "call-1"), text(10, "execute"),
+			nested(11, option), nested(12, question), number(13, 1), text(14, "2026-01-02T03:04:05Z"), text(15, "2026-01-02T03:04:06Z"))
+		got := &pluginv1.GetInteractionResponse{}
+		roundTrip(t, golden, got)
+		interaction := got.GetInteraction()
+		equal(t, "status", interaction.GetStatus(), "pending")
+		equal(t, "context", interaction.GetContext(), "Why")
+		equal(t, "option", interaction.GetOptions()[0].GetKind(), "allow_once")
+		equal(t, "prompt", interaction.GetQuestions()[0].GetPrompt(), "Where to?")
+		equal(t, "description", interaction.GetQuestions()[0].GetOptions()[0].GetDescription(), "Right here")
+		equal(t, "agent_disconnected", interaction.GetAgentDisconnected(), true)
+		equal(t, "updated_at", interaction.GetUpdatedAt(), "2026-01-02T03:04:06Z")
+	})
+	t.Run("v1/MoveTaskResponse", func(t *testing.T) {
+		golden := join(nested(1, text(1, "task-1")), text(3, "step-2"), text(4, "step-1"))
+		got := &pluginv1.MoveTaskResponse{}
+		roundTrip(t, golden, got)
+		equal(t, "task", got.GetTask().GetId(), "task-1")
+		equal(t, "transitioned", got.GetTransitioned(), false)
+		equal(t, "queued_for_step_id is present", got.QueuedForStepId != nil, true)
+		equal(t, "from_step_id", got.GetFromStepId(), "step-1")
+	})
+	t.Run("v1/Event", func(t *testing.T) {
+		golden := join(text(1, "ev-1"), text(2, "task.updated"), text(3, "2026-01-02T03:04:05Z"), text(4, "ws-1"), nested(5, structKV("task_id", "task-1")))
+		got := &pluginv1.Event{}
+		roundTrip(t, golden, got)
+		equal(t, "event_type", got.GetEventType(), "task.updated")
+		equal(t, "workspace_id", got.GetWorkspaceId(), "ws-1")
+		equal(t, "payload", got.GetPayload().GetFields()["task_id"].GetStringValue(), "task-1")
+	})
+	t.Run("v1/WebhookRequest and WebhookResponse", func(t *testing.T) {
+		request := &pluginv1.WebhookRequest{}
+		roundTrip(t, join(text(1, "hook"), text(2, "POST"), text(4, "a=b"), nested(5, text(1, "X-A"), text(2, "1, 2")), text(6, "\x00\xff")), request)
+		equal(t, "headers", request.GetHeaders()["X-A"], "1, 2")
+		equal(t, "body", string(request.GetBody()), "\x00\xff")
+		response := &pluginv1.WebhookResponse{}
+		roundTrip(t, join(number(1, 204), nested(2, text(1, "X-B"), text(2, "3")), text(3, "ok")), response)
+		equal(t, "status", response.GetStatus(), 204)
+		equal(t, "headers", response.GetHeaders()["X-B"], "3")
+	})
+	t.Run("exact/ListSessionsExactResponse", func(t *testing.T) {
+		session := join(text(1, "session-1"), text(2, "task-1"), text(7, "RUNNING"), text(8, "2026-01-02T03:04:05Z"), text(10, "Fast"))
+		golden := nested(1, nested(1, session), text(2, "RUNNING"), text(3, "v1"), text(4, "2026-01-02T03:04:06Z"), text(5, "exec-1"))
+		got := &pluginv1.ListSessionsExactResponse{}
+		roundTrip(t, golden, got)
+		item := got.GetItems()[0]
+		equal(t, "ended_at is present", item.GetSession().EndedAt != nil, false)
+		equal(t, "agent_profile_name", item.GetSession().GetAgentProfileName(), "Fast")
+		equal(t, "execution_state", item.GetExecutionState(), "RUNNING")
+		equal(t, "execution_id", item.GetExecutionId(), "exec-1")
+	})
 	t.Run("v1/WorkflowStep", func(t *testing.T) {
 		golden := join(text(1, "step-1"), text(2, "wf-1"), text(3, "Review"), number(4, 3), text(5, "review"),
 			number(7, 1), number(8, 5), text(10, "auto_start"))
@@ -232,6 +308,53 @@ func TestAddedBytesKeepTheirNumbers(t *testing.T) {
 		equal(t, "contract_version", got.GetContractVersion(), "2")
 		equal(t, "context_revision", got.GetContextRevision(), 77)
 	})
+	t.Run("exact reads", func(t *testing.T) {
+		message := &pluginv1.ExactMessageObservation{}
+		roundTrip(t, join(text(4, "content_removed"), text(110, "digest")), message)
+		equal(t, "sanitization", message.GetSanitization(), "content_removed")
+		equal(t, "canonical_digest", message.GetCanonicalDigest(), "digest")
+		item := &pluginv1.TaskInboxItem{}
+		roundTrip(t, text(110, "digest"), item)
+		equal(t, "canonical_digest", item.GetCanonicalDigest(), "digest")
+		request := &pluginv1.ListSanitizedMessagesExactRequest{}
+		roundTrip(t, join(number(100, 12), text(110, "content_removed")), request)
+		equal(t, "capability_revision", request.GetCapabilityRevision(), 12)
+		equal(t, "sanitization", request.GetSanitization(), "content_removed")
+		session := &pluginv1.ExactSessionObservation{}
+		roundTrip(t, join(number(110, 1), number(111, 1)), session)
+		equal(t, "is_primary", session.GetIsPrimary(), true)
+		equal(t, "is_terminal", session.GetIsTerminal(), true)
+		relation := &pluginv1.TaskRelation{}
+		roundTrip(t, number(110, 3), relation)
+		equal(t, "depth", relation.GetDepth(), 3)
+		move := &pluginv1.PendingTaskTransition{}
+		roundTrip(t, join(text(110, "turn_completed"), text(111, "session-1"), text(112, "agent"), text(113, "")), move)
+		equal(t, "predicate", move.GetPredicate(), "turn_completed")
+		equal(t, "session_id", move.GetSessionId(), "session-1")
+		equal(t, "requester", move.GetRequester(), "agent")
+		equal(t, "expires_at is present", move.ExpiresAt != nil, true)
+	})
+	t.Run("events", func(t *testing.T) {
+		request := &pluginv1.WatchEventsRequest{}
+		roundTrip(t, join(text(1, "cursor"), number(2, 1), text(3, "task.*"), text(3, "message.added"), text(109, "req-1")), request)
+		equal(t, "cursor", request.GetCursor(), "cursor")
+		equal(t, "from_start", request.GetFromStart(), true)
+		equal(t, "patterns", strings.Join(request.GetPatterns(), " "), "task.* message.added")
+		equal(t, "request_id", request.GetRequestId(), "req-1")
+		event := &pluginv1.WatchEventsResponse{}
+		roundTrip(t, join(text(1, "ev-1"), text(2, "task.updated"), text(3, "2026-01-02T03:04:05Z"), text(4, "ws-1"),
+			nested(5, structKV("task_id", "task-1")), number(6, 1), text(7, "task-1"), text(8, "v7"), text(9, "next"), number(100, 12), text(103, "audit")), event)
+		equal(t, "event_id", event.GetEventId(), "ev-1")
+		equal(t, "event_type", event.GetEventType(), "task.updated")
+		equal(t, "workspace_id", event.GetWorkspaceId(), "ws-1")
+		equal(t, "payload", event.GetPayload().GetFields()["task_id"].GetStringValue(), "task-1")
+		equal(t, "event_schema_version", event.GetEventSchemaVersion(), 1)
+		equal(t, "resource_id", event.GetResourceId(), "task-1")
+		equal(t, "resource_version", event.GetResourceVersion(), "v7")
+		equal(t, "cursor", event.GetCursor(), "next")
+		equal(t, "capability_revision", event.GetCapabilityRevision(), 12)
+		equal(t, "audit_id", event.GetAuditId(), "audit")
+	})
 }
 
 // TestUnknownIsKept: a newer peer's fields and values survive a round trip
@@ -252,59 +375,152 @@ func TestUnknownIsKept(t *testing.T) {
 	}
 }
 
-// fixtureEncoder writes messages by the fixture's numbers and types, without
-// our descriptors. Each value differs from every other, so that two swapped
-// fields can't give the same bytes.
-type fixtureEncoder struct {
-	wire shippedWire
-	next uint64
+// sampler makes messages by the facts: their bytes, and what must be read from
+// them. Each value differs from every other, so that two swapped fields can't
+// give the same bytes.
+type sampler struct {
+	shipped *shipped
+	next    uint64
 }
 
-func (e *fixtureEncoder) message(t *testing.T, name string) []byte {
-	t.Helper()
-	shipped, ok := e.wire.Messages[name]
-	if !ok {
-		t.Fatalf("the fixture has no message %s", name)
-	}
-	fields := slices.Clone(shipped.Fields)
-	slices.SortFunc(fields, func(a, b shippedField) int { return a.Number - b.Number })
+// A read is what a field must be read as: a string, a bool, a uint64, a
+// map[string]any, a reads for a message, or a []any for a repeated field.
+type reads map[string]any
+
+func (s *sampler) message(name string) ([]byte, reads) {
+	fields := slices.Clone(s.shipped.messages[name].fields)
+	slices.SortFunc(fields, func(a, b shippedField) int { return a.number - b.number })
 	var out []byte
+	want := reads{}
+	oneof := false
 	for _, field := range fields {
-		times := 1
-		if field.Label == "repeated" {
-			times = 2
+		if field.label == "oneof" {
+			if oneof {
+				continue // one of them can be set
+			}
+			oneof = true
 		}
-		for range times {
-			out = append(out, e.field(t, field)...)
+		encoded, value := s.value(field)
+		out = append(out, encoded...)
+		if field.label == "repeated" {
+			more, second := s.value(field)
+			out = append(out, more...)
+			want[ourName(name, field.name)] = []any{value, second}
+			continue
 		}
+		want[ourName(name, field.name)] = value
 	}
-	return out
+	return out, want
 }
 
-func (e *fixtureEncoder) field(t *testing.T, field shippedField) []byte {
-	t.Helper()
-	e.next++
-	at := protowire.Number(field.Number)
-	switch field.Type {
-	case "string":
-		return text(at, fmt.Sprintf("text %d", e.next))
+func (s *sampler) value(field shippedField) ([]byte, any) {
+	s.next++
+	said := fmt.Sprintf("%s %d", field.name, s.next)
+	key := fmt.Sprintf("key %d", s.next)
+	switch field.kind {
+	case "string", "bytes":
+		return text(field.number, said), said
 	case "bool":
-		return number(at, 1)
-	case "bytes":
-		return text(at, fmt.Sprintf("bytes %d", e.next))
-	case "int32", "int64", "uint32", "uint64":
-		return number(at, e.next)
+		return number(field.number, 1), true
+	case "int32", "uint32":
+		return number(field.number, s.next<<8), s.next << 8
+	case "int64", "uint64":
+		return number(field.number, s.next<<40), s.next << 40
 	case "map<string,string>":
-		return nested(at, text(1, fmt.Sprintf("key %d", e.next)), text(2, fmt.Sprintf("text %d", e.next)))
+		return nested(field.number, text(1, key), text(2, said)), map[string]any{key: said}
 	case "map<string,uint64>":
-		return nested(at, text(1, fmt.Sprintf("key %d", e.next)), number(2, e.next))
+		return nested(field.number, text(1, key), number(2, s.next)), map[string]any{key: s.next}
 	case "google.protobuf.Struct":
-		return nested(at, structKV("key", fmt.Sprintf("value %d", e.next)))
+		return nested(field.number, structKV(key, said)), reads{"fields": map[string]any{key: reads{"string_value": said}}}
 	}
-	if values, ok := e.wire.Enums[field.Type]; ok {
-		return number(at, 1+e.next%uint64(len(values)-1))
+	if values := s.shipped.enums[field.kind]; values != nil {
+		value := 1 + s.next%uint64(len(values)-1)
+		return number(field.number, value), value
 	}
-	return nested(at, e.message(t, field.Type))
+	encoded, want := s.message(field.kind)
+	return nested(field.number, encoded), want
+}
+
+// compare demands that a message holds what is wanted and nothing else.
+func compare(t *testing.T, path string, want reads, got protoreflect.Message) {
+	t.Helper()
+	if len(got.GetUnknown()) > 0 {
+		t.Errorf("%s: bytes that the type doesn't know: %x", path, got.GetUnknown())
+	}
+	set := 0
+	got.Range(func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
+		set++
+		return true
+	})
+	if set != len(want) {
+		t.Errorf("%s: %d fields set, %d sent", path, set, len(want))
+	}
+	for name, value := range want {
+		field := got.Descriptor().Fields().ByName(protoreflect.Name(name))
+		if field == nil {
+			t.Errorf("%s has no field %s", path, name)
+			continue
+		}
+		at := path + "." + name
+		switch list := value.(type) {
+		case []any:
+			if !field.IsList() || got.Get(field).List().Len() != len(list) {
+				t.Errorf("%s is not a list of %d", at, len(list))
+				continue
+			}
+			for i, one := range list {
+				compareValue(t, fmt.Sprintf("%s[%d]", at, i), one, field, got.Get(field).List().Get(i))
+			}
+		case map[string]any:
+			if !field.IsMap() || got.Get(field).Map().Len() != len(list) {
+				t.Errorf("%s is not a map of %d", at, len(list))
+				continue
+			}
+			for key, one := range list {
+				held := got.Get(field).Map().Get(protoreflect.ValueOfString(key).MapKey())
+				if !held.IsValid() {
+					t.Errorf("%s has no %s", at, key)
+					continue
+				}
+				compareValue(t, at+"["+key+"]", one, field.MapValue(), held)
+			}
+		default:
+			compareValue(t, at, value, field, got.Get(field))
+		}
+	}
+}
+
+func compareValue(t *testing.T, at string, want any, field protoreflect.FieldDescriptor, got protoreflect.Value) {
+	t.Helper()
+	var read any
+	switch field.Kind() {
+	case protoreflect.MessageKind:
+		message, ok := want.(reads)
+		if !ok {
+			t.Errorf("%s is a message, want %v", at, want)
+			return
+		}
+		compare(t, at, message, got.Message())
+		return
+	case protoreflect.StringKind:
+		read = got.String()
+	case protoreflect.BytesKind:
+		read = string(got.Bytes())
+	case protoreflect.BoolKind:
+		read = got.Bool()
+	case protoreflect.EnumKind:
+		read = uint64(got.Enum())
+	case protoreflect.Int32Kind, protoreflect.Int64Kind:
+		read = uint64(got.Int())
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
+		read = got.Uint()
+	default:
+		t.Errorf("%s is of a kind that isn't shipped: %s", at, field.Kind())
+		return
+	}
+	if read != want {
+		t.Errorf("%s is %v, want %v", at, read, want)
+	}
 }
 
 func newMessage(t *testing.T, name string) proto.Message {
@@ -335,58 +551,4 @@ func equal[T comparable](t *testing.T, what string, got, want T) {
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
-}
-
-func set(message protoreflect.Message) int {
-	count := 0
-	message.Range(func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
-		count++
-		return true
-	})
-	return count
-}
-
-// unknownFields names the messages below and including this one that hold
-// bytes their type doesn't know.
-func unknownFields(message protoreflect.Message) []string {
-	var found []string
-	if len(message.GetUnknown()) > 0 {
-		found = append(found, string(message.Descriptor().Name()))
-	}
-	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		switch {
-		case field.IsMap() || field.Message() == nil:
-		case field.IsList():
-			for i := range value.List().Len() {
-				found = append(found, unknownFields(value.List().Get(i).Message())...)
-			}
-		default:
-			found = append(found, unknownFields(value.Message())...)
-		}
-		return true
-	})
-	return found
-}
-
-func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
-
-func text(at protowire.Number, value string) []byte {
-	return protowire.AppendString(protowire.AppendTag(nil, at, protowire.BytesType), value)
-}
-
-func number(at protowire.Number, value uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(nil, at, protowire.VarintType), value)
-}
-
-// negative writes a negative int32 or int64: ten bytes, two's complement.
-func negative(at protowire.Number, value int64) []byte { return number(at, uint64(value)) }
-
-func nested(at protowire.Number, parts ...[]byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(nil, at, protowire.BytesType), join(parts...))
-}
-
-// structKV is a google.protobuf.Struct with one text: field 1 is the map, its
-// entry holds the key as 1 and the value as 2, whose string is 3.
-func structKV(key, value string) []byte {
-	return nested(1, text(1, key), nested(2, text(3, value)))
 }

@@ -1,4 +1,4 @@
-package pluginv1_test
+package wire_test
 
 import (
 	"strings"
@@ -32,7 +32,7 @@ func TestI2_EveryMethodNamesItsCapability(t *testing.T) {
 		"ListPendingTaskTransitionsExact": "host.v2.read:task_transitions",
 		"WatchEvents":                     "",
 	}
-	methods := hostMethods(t)
+	methods := services()["Host"].Methods()
 	exact := 0
 	for i := range methods.Len() {
 		method := methods.Get(i)
@@ -95,7 +95,7 @@ func TestI12_EveryLegacyMethodNamesItsDeclarations(t *testing.T) {
 		"CreateTask": "api_write:tasks", "UpdateTask": "api_write:tasks", "MoveTask": "api_write:tasks",
 		"SendMessage": "api_write:messages", "PreviewPluginOwnedTaskTree": "api_write:tasks", "DeletePluginOwnedTaskTree": "api_write:tasks",
 	}
-	methods := hostMethods(t)
+	methods := services()["Host"].Methods()
 	found := 0
 	for i := range methods.Len() {
 		method := methods.Get(i)

@@ -1,7 +1,6 @@
-package pluginv1_test
+package wire_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -9,39 +8,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
-
-	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
-
-// shippedWire is what plugins in the field already speak, for the methods and
-// messages declared here. A message that a later change declares is added to
-// testdata/shipped-wire.json with every field the shipped wire gives it.
-type shippedWire struct {
-	Methods  []shippedMethod           `json:"methods"`
-	Enums    map[string]map[string]int `json:"enums"`
-	Messages map[string]shippedMessage `json:"messages"`
-}
-
-type shippedMethod struct {
-	Name     string `json:"name"`
-	Request  string `json:"request"`
-	Response string `json:"response"`
-}
-
-type shippedMessage struct {
-	// Part is "v1" or "exact", the two sets that were shipped.
-	Part   string         `json:"part"`
-	Fields []shippedField `json:"fields"`
-}
-
-type shippedField struct {
-	Name   string `json:"name"`
-	Number int    `json:"number"`
-	Type   string `json:"type"`
-	// Label is empty, "optional" (explicit presence) or "repeated".
-	Label string `json:"label"`
-}
 
 // fixedNumbers are the numbers of what this contract adds, the same in every
 // message. 110 and up belong to one message each.
@@ -137,42 +104,54 @@ var added = []string{
 	"WorkspaceCapabilityContext.workspace_id = 1 string",
 }
 
+// TestShippedFieldsKeepNumberTypeAndLabel: a shipped message is declared with
+// every field that the facts give it, later ones included, or not at all.
 func TestShippedFieldsKeepNumberTypeAndLabel(t *testing.T) {
-	wire := loadShippedWire(t)
+	s := readShipped(t)
 	declared := declaredMessages()
-	for name, shipped := range wire.Messages {
-		message, ok := declared[name]
+	v1 := 0
+	for name, message := range s.messages {
+		ours, ok := declared[name]
 		if !ok {
-			t.Errorf("%s is shipped and no longer declared", name)
+			if message.part == "v1" {
+				t.Errorf("v1 message %s is not declared", name)
+			}
 			continue
 		}
-		for _, want := range shipped.Fields {
-			field := message.Fields().ByNumber(protoreflect.FieldNumber(want.Number))
+		if message.part == "v1" {
+			v1++
+		}
+		for _, want := range message.fields {
+			if want.number >= 100 {
+				t.Errorf("%s.%s = %d: shipped, and in the range of what this contract adds", name, want.name, want.number)
+			}
+			field := ours.Fields().ByNumber(protoreflect.FieldNumber(want.number))
 			if field == nil {
-				t.Errorf("%s: shipped field %d (%s) is missing", name, want.Number, want.Name)
+				t.Errorf("%s: shipped field %d (%s) is missing", name, want.number, want.name)
 				continue
 			}
-			wantText := describe(name, ourName(name, want.Name), want.Number, want.Type, want.Label)
+			wantText := describe(name, ourName(name, want.name), want.number, want.kind, want.label)
 			if got := describeField(name, field); got != wantText {
 				t.Errorf("shipped field changed:\n got %s\nwant %s", got, wantText)
 			}
 		}
 	}
+	if v1 != 159 {
+		t.Errorf("%d v1 messages, shipped are 159", v1)
+	}
 }
 
+// TestAddedFieldsAreTheKnownOnes: what is added to a shipped message has a
+// number from 100 on, and a word of the contract has the same one everywhere.
 func TestAddedFieldsAreTheKnownOnes(t *testing.T) {
-	wire := loadShippedWire(t)
+	s := readShipped(t)
 	var got []string
 	for name, message := range declaredMessages() {
-		shipped := map[int]bool{}
-		for _, field := range wire.Messages[name].Fields {
-			shipped[field.Number] = true
-		}
-		_, isShipped := wire.Messages[name]
+		theirs, isShipped := s.messages[name]
 		for i := range message.Fields().Len() {
 			field := message.Fields().Get(i)
 			number := int(field.Number())
-			if shipped[number] {
+			if isShipped && slices.ContainsFunc(theirs.fields, func(f shippedField) bool { return f.number == number }) {
 				continue
 			}
 			got = append(got, describeField(name, field))
@@ -202,69 +181,37 @@ func TestAddedFieldsAreTheKnownOnes(t *testing.T) {
 }
 
 func TestShippedEnumsAreUnchanged(t *testing.T) {
-	wire := loadShippedWire(t)
-	seen := 0
+	s := readShipped(t)
 	eachFile(func(file protoreflect.FileDescriptor) {
 		for i := range file.Enums().Len() {
-			seen++
 			enum := file.Enums().Get(i)
-			want, ok := wire.Enums[string(enum.Name())]
+			want, ok := s.enums[string(enum.Name())]
 			if !ok {
-				t.Errorf("enum %s is not in the fixture", enum.Name())
+				t.Errorf("enum %s is not a shipped one", enum.Name())
 				continue
 			}
 			if enum.Values().Len() != len(want) {
 				t.Errorf("enum %s has %d values, shipped %d", enum.Name(), enum.Values().Len(), len(want))
 			}
-			for name, number := range want {
-				value := enum.Values().ByName(protoreflect.Name(name))
-				if value == nil || int(value.Number()) != number {
-					t.Errorf("%s: got %v, shipped as %d", name, value, number)
+			for number, name := range want {
+				value := enum.Values().ByNumber(protoreflect.EnumNumber(number))
+				if value == nil || string(value.Name()) != name {
+					t.Errorf("%s %d is %v, shipped as %s", enum.Name(), number, value, name)
 				}
 			}
 		}
 	})
-	if seen != len(wire.Enums) {
-		t.Errorf("%d enums declared, %d in the fixture", seen, len(wire.Enums))
-	}
-}
-
-func TestMethodsAreShippedOnes(t *testing.T) {
-	wire := loadShippedWire(t)
-	methods := hostMethods(t)
-	if methods.Len() != len(wire.Methods)+1 || methods.ByName("WatchEvents") == nil {
-		t.Errorf("%d methods declared, WatchEvents and %d in the fixture", methods.Len(), len(wire.Methods))
-	}
-	for _, want := range wire.Methods {
-		method := methods.ByName(protoreflect.Name(want.Name))
-		if method == nil {
-			t.Errorf("method %s is missing", want.Name)
-			continue
-		}
-		if method.IsStreamingClient() || method.IsStreamingServer() {
-			t.Errorf("%s streams; the shipped one is unary", want.Name)
-		}
-		if got := string(method.Input().Name()); got != want.Request {
-			t.Errorf("%s takes %s, shipped %s", want.Name, got, want.Request)
-		}
-		if got := string(method.Output().Name()); got != want.Response {
-			t.Errorf("%s returns %s, shipped %s", want.Name, got, want.Response)
-		}
-	}
-	const path = "/kandev.plugin.v1.Host/GetTaskExact"
-	if pluginv1.Host_GetTaskExact_FullMethodName != path {
-		t.Errorf("full method name %q, shipped %q", pluginv1.Host_GetTaskExact_FullMethodName, path)
-	}
 }
 
 // TestProductNamesStayOut reads the sources, so that names and comments are
 // both covered.
 func TestProductNamesStayOut(t *testing.T) {
 	banned := "coord" + "inator" // whole, this file would be one more place that holds it
+	const protos = "../../proto/kandev/plugin/v1/"
 	files := 0
 	eachFile(func(file protoreflect.FileDescriptor) {
 		files++
-		name := file.Path()[strings.LastIndex(file.Path(), "/")+1:]
+		name := protos + file.Path()[strings.LastIndex(file.Path(), "/")+1:]
 		source, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatalf("read source of %s: %v", file.Path(), err)
@@ -275,7 +222,7 @@ func TestProductNamesStayOut(t *testing.T) {
 			}
 		}
 	})
-	entries, err := os.ReadDir(".")
+	entries, err := os.ReadDir(protos)
 	if err != nil {
 		t.Fatalf("read directory: %v", err)
 	}
@@ -288,70 +235,6 @@ func TestProductNamesStayOut(t *testing.T) {
 	if files == 0 || sources != files {
 		t.Errorf("%d .proto files, %d of them compiled in", sources, files)
 	}
-}
-
-// ourName is the one renaming: on requests the contract's word is capability
-// revision. Numbers decide on the wire, so it is compatible there.
-func ourName(message, field string) string {
-	if field == "approval_revision" && strings.HasSuffix(message, "ExactRequest") {
-		return "capability_revision"
-	}
-	return field
-}
-
-func loadShippedWire(t *testing.T) shippedWire {
-	t.Helper()
-	text, err := os.ReadFile("testdata/shipped-wire.json")
-	if err != nil {
-		t.Fatalf("read fixture: %v", err)
-	}
-	var wire shippedWire
-	if err := json.Unmarshal(text, &wire); err != nil {
-		t.Fatalf("parse fixture: %v", err)
-	}
-	if len(wire.Messages) == 0 || len(wire.Methods) == 0 {
-		t.Fatal("the fixture is empty")
-	}
-	return wire
-}
-
-func eachFile(visit func(protoreflect.FileDescriptor)) {
-	protoregistry.GlobalFiles.RangeFilesByPackage("kandev.plugin.v1", func(file protoreflect.FileDescriptor) bool {
-		visit(file)
-		return true
-	})
-}
-
-// declaredMessages maps each message of the package by its name inside it;
-// entries of map fields are part of their field.
-func declaredMessages() map[string]protoreflect.MessageDescriptor {
-	found := map[string]protoreflect.MessageDescriptor{}
-	var walk func(protoreflect.MessageDescriptors)
-	walk = func(messages protoreflect.MessageDescriptors) {
-		for i := range messages.Len() {
-			message := messages.Get(i)
-			if message.IsMapEntry() {
-				continue
-			}
-			found[shortName(message)] = message
-			walk(message.Messages())
-		}
-	}
-	eachFile(func(file protoreflect.FileDescriptor) { walk(file.Messages()) })
-	return found
-}
-
-func hostMethods(t *testing.T) protoreflect.MethodDescriptors {
-	t.Helper()
-	found, err := protoregistry.GlobalFiles.FindDescriptorByName("kandev.plugin.v1.Host")
-	if err != nil {
-		t.Fatalf("find service: %v", err)
-	}
-	service, ok := found.(protoreflect.ServiceDescriptor)
-	if !ok {
-		t.Fatalf("kandev.plugin.v1.Host is a %T", found)
-	}
-	return service.Methods()
 }
 
 func describe(message, field string, number int, kind, label string) string {
@@ -384,8 +267,4 @@ func typeName(field protoreflect.FieldDescriptor) string {
 	default:
 		return field.Kind().String()
 	}
-}
-
-func shortName(descriptor protoreflect.Descriptor) string {
-	return strings.TrimPrefix(string(descriptor.FullName()), "kandev.plugin.v1.")
 }
