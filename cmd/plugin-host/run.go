@@ -27,6 +27,7 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/command"
 	"github.com/kandev/plugin-host/hostsvc/identity"
 	"github.com/kandev/plugin-host/hostsvc/journal"
+	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/query"
 	"github.com/kandev/plugin-host/hostsvc/rpc"
 	"github.com/kandev/plugin-host/hostsvc/store"
@@ -145,6 +146,7 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 		Executor: &command.Executor{
 			Store: durable, View: seen, Receipts: recorded, Now: time.Now, NewID: newID, NewAuditID: uuid.NewString,
 		},
+		Legacy: seen, V1: &legacy.Host{Store: durable.Legacy(), Now: time.Now, NewID: newID, NewAuditID: uuid.NewString},
 		Now: time.Now, Log: log, Ready: ops.readiness.Check, Observer: ops.metrics, Tracer: ops.tracing.Calls(),
 	})
 	if err != nil {

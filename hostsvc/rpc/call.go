@@ -144,6 +144,7 @@ type Authenticator interface {
 type door struct {
 	registry *registry
 	identity Authenticator
+	legacy   admission.LegacyView
 	crowd    *crowd
 	log      *slog.Logger
 	now      func() time.Time
@@ -172,6 +173,9 @@ func (d *door) unary(ctx context.Context, message any, info *grpc.UnaryServerInf
 	}
 	defer c.flight.leave()
 	defer d.end(ctx, c)
+	if row.legacy {
+		return d.v1(ctx, c, func() (any, error) { return handler(ctx, message) })
+	}
 	defer func() {
 		if cause := recover(); cause != nil {
 			response, err = d.recovered(c, cause)
@@ -272,10 +276,14 @@ func bearerOf(ctx context.Context) (string, bool) {
 	return value[len(scheme):], true
 }
 
+func (d *door) logPanic(c *call, cause any) {
+	d.log.Error("a call panicked", "method", c.method.Name, "cause", cause, "stack", string(debug.Stack()))
+}
+
 // recovered answers a call whose adapter panicked: nothing is known of its
 // outcome, and nothing of the cause is told.
 func (d *door) recovered(c *call, cause any) (any, error) {
-	d.log.Error("an exact call panicked", "method", c.method.Name, "cause", cause, "stack", string(debug.Stack()))
+	d.logPanic(c, cause)
 	refusal := admission.Unavailable()
 	c.refused(refusal)
 	if c.method.Writer {

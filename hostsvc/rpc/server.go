@@ -20,8 +20,10 @@ import (
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
+	"github.com/kandev/plugin-host/hostsvc/admission"
 	"github.com/kandev/plugin-host/hostsvc/certificate"
 	"github.com/kandev/plugin-host/hostsvc/command"
+	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/query"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
@@ -79,6 +81,9 @@ type Config struct {
 	Identity          Authenticator
 	Reader            *query.Reader
 	Executor          *command.Executor
+	// Legacy says what v1 calls are allowed; nil allows none. V1 serves them.
+	Legacy admission.LegacyView
+	V1     *legacy.Host
 	// MaxInFlight bounds each installation's calls in flight; 0 is
 	// DefaultMaxInFlight.
 	MaxInFlight int
@@ -113,6 +118,7 @@ type host struct {
 
 	reader   *query.Reader
 	executor *command.Executor
+	v1       *legacy.Host
 	// operations is the service in the order of the shipped context.
 	operations []*method
 }
@@ -133,10 +139,13 @@ func NewServer(config Config) (*Server, error) {
 		limit = DefaultMaxInFlight
 	}
 	door := &door{
-		registry: registry, identity: config.Identity, crowd: &crowd{limit: int64(limit), now: config.Now}, log: config.Log,
+		registry: registry, identity: config.Identity, legacy: config.Legacy, crowd: &crowd{limit: int64(limit), now: config.Now}, log: config.Log,
 		now: config.Now, observer: config.Observer, tracer: config.Tracer,
 		refusals: &sample{now: config.Now}, streams: make(chan struct{}, maxOpenStreams),
 		drained: make(chan struct{}),
+	}
+	if door.legacy == nil {
+		door.legacy = noLegacy{}
 	}
 	if door.observer == nil {
 		door.observer = unobserved{}
@@ -151,7 +160,7 @@ func NewServer(config Config) (*Server, error) {
 		s.drainTime = DefaultDrainTime
 	}
 	pluginv1.RegisterHostServer(s.grpc, &host{
-		reader: config.Reader, executor: config.Executor, operations: shippedOrder(registry.order),
+		reader: config.Reader, executor: config.Executor, v1: config.V1, operations: shippedOrder(registry.order),
 	})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)

@@ -1,0 +1,35 @@
+package legacy
+
+import "fmt"
+
+// Kind is what kind of failure a v1 call has; the adapter has a code for each.
+type Kind int
+
+// The kinds.
+const (
+	// Unknown is any failure that v1 has no better word for.
+	Unknown Kind = iota
+	InvalidArgument
+	NotFound
+	FailedPrecondition
+	// PermissionDenied is of the few checks that look at more than declarations.
+	PermissionDenied
+	ResourceExhausted
+	Unimplemented
+	Unavailable
+)
+
+// Failure is a v1 answer that says why not. Text is the whole text of the status,
+// as shipped where v1 has one; it holds nothing private (I14). Every other error of
+// this package is a fault of the Host's own, and is answered without its text.
+type Failure struct {
+	Kind Kind
+	Text string
+}
+
+func (f *Failure) Error() string { return f.Text }
+
+// fail makes a failure.
+func fail(kind Kind, format string, args ...any) *Failure {
+	return &Failure{Kind: kind, Text: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,54 @@
+package legacy
+
+import (
+	"context"
+	"time"
+
+	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/journal"
+)
+
+// Caller is who calls. Nothing in a request can change it (I1).
+type Caller struct {
+	InstallationID string
+	// PluginID is the package's own ID: what v1 stamps what a plugin makes with.
+	PluginID string
+}
+
+// source is what v1 stamps what a plugin makes with (domain facts, section 11).
+func (c Caller) source() string { return "plugin:" + c.PluginID }
+
+// Host serves v1. Its methods are in the files of their aggregates.
+type Host struct {
+	Store Store
+	Now   func() time.Time
+	// NewID returns a fresh, time-ordered identifier, NewAuditID a random one.
+	NewID, NewAuditID func() string
+}
+
+// Store is the part of the store that v1 runs on.
+type Store interface {
+	// Read runs fn on one consistent snapshot of the whole store, which begins after
+	// every commit that was durable before the call.
+	Read(ctx context.Context, fn func(Snapshot) error) error
+	// Write runs fn under the exclusive lock of a workspace, as command.Store does.
+	Write(ctx context.Context, workspaceID string, fn func(Tx) error) error
+}
+
+// Snapshot is one consistent state of the store, of all workspaces. It is valid
+// inside the function it was passed to only. Each aggregate's file declares its part.
+type Snapshot interface {
+	StoreEpoch() uint64
+}
+
+// Tx is one command's view of a write transaction, under the workspace's lock and
+// bound to the workspace. Each aggregate's file declares its part.
+type Tx interface {
+	// Version is the version that this command commits.
+	Version() domain.Version
+	// StoreEpoch is part of every resource version.
+	StoreEpoch() uint64
+	// Append adds the command's entry to the workspace's chain. The store assigns
+	// Version and the hashes.
+	Append(entry journal.Entry) error
+}
