@@ -509,7 +509,7 @@ type ExecutorResourceDescriptor struct {
 	StateJson string `protobuf:"bytes,2,opt,name=state_json,json=stateJson,proto3" json:"state_json,omitempty"`
 	// platform is what it runs, as "<os>-<architecture>".
 	Platform string `protobuf:"bytes,3,opt,name=platform,proto3" json:"platform,omitempty"`
-	// capabilities is what it can do.
+	// capabilities say what it can do.
 	Capabilities *ExecutorProviderCapabilities `protobuf:"bytes,4,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// expires_at is when it ends by itself; empty: never. Timestamp.
 	ExpiresAt string `protobuf:"bytes,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
@@ -660,7 +660,7 @@ type ValidateExecutorProfileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// field_errors are the settings at fault; empty: none.
 	FieldErrors []*ExecutorProviderFieldError `protobuf:"bytes,1,rep,name=field_errors,json=fieldErrors,proto3" json:"field_errors,omitempty"`
-	// capabilities is what environments of it can do.
+	// capabilities say what environments of it can do.
 	Capabilities *ExecutorProviderCapabilities `protobuf:"bytes,2,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// error is why the check itself failed; absent when it didn't.
 	Error         *ExecutorProviderError `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`

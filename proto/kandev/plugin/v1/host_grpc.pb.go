@@ -86,17 +86,17 @@ const (
 // contract (I12). Its errors are plain gRPC statuses with the shipped code and
 // text: an undeclared method is PERMISSION_DENIED, and that is checked first.
 //
-// Exact writers answer gRPC OK with a typed HostCommandResult once the caller is
-// known. Exact readers answer gRPC OK with items and a HostReadReceipt, or a gRPC
-// status with exactly one HostCommandResult as detail: DENIED
+// Exact writers answer gRPC OK with a typed HostCommandResult once the caller
+// is known. Exact readers answer gRPC OK with items and a HostReadReceipt, or a
+// gRPC status with exactly one HostCommandResult as detail: DENIED
 // PERMISSION_DENIED, CONFLICT FAILED_PRECONDITION, NOT_FOUND NOT_FOUND, INVALID
 // INVALID_ARGUMENT, UNSUPPORTED UNIMPLEMENTED, RATE_LIMITED RESOURCE_EXHAUSTED,
 // UNAVAILABLE UNAVAILABLE. Branch on the result, not on the code.
 //
-// Common to all exact methods: a workspace that doesn't exist and one that never approved the
-// caller both answer DENIED/MISSING_CAPABILITY_APPROVAL in the same bytes (I14);
-// withdrawn authority answers DENIED/CAPABILITY_REVOKED; authority that isn't
-// certain answers UNAVAILABLE/DEPENDENCY_UNAVAILABLE (I6).
+// Common to all exact methods: a workspace that doesn't exist and one that
+// never approved the caller both answer DENIED/MISSING_CAPABILITY_APPROVAL in
+// the same bytes (I14); withdrawn authority answers DENIED/CAPABILITY_REVOKED;
+// authority that isn't certain answers UNAVAILABLE/DEPENDENCY_UNAVAILABLE (I6).
 type HostClient interface {
 	// GetCapabilityContext tells the caller what it may do: in one workspace, or
 	// in all that approved it. Call it first, and again when context_revision may
@@ -141,8 +141,8 @@ type HostClient interface {
 	// effect, idempotency and audit commit together or not at all (I8).
 	UpdateTaskExact(ctx context.Context, in *UpdateTaskExactRequest, opts ...grpc.CallOption) (*UpdateTaskExactResponse, error)
 	// WatchEvents streams the events that the plugin's manifest declares. What
-	// belongs to a workspace and isn't a v1 event is sent only while the workspace
-	// approves it, checked at each delivery.
+	// belongs to a workspace and isn't a v1 event is sent only while the
+	// workspace approves it, checked at each delivery.
 	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEventsResponse], error)
 	// GetState reads one value that this plugin stored.
 	GetState(ctx context.Context, in *GetStateRequest, opts ...grpc.CallOption) (*GetStateResponse, error)
@@ -725,17 +725,17 @@ func (c *hostClient) DeletePluginOwnedTaskTree(ctx context.Context, in *DeletePl
 // contract (I12). Its errors are plain gRPC statuses with the shipped code and
 // text: an undeclared method is PERMISSION_DENIED, and that is checked first.
 //
-// Exact writers answer gRPC OK with a typed HostCommandResult once the caller is
-// known. Exact readers answer gRPC OK with items and a HostReadReceipt, or a gRPC
-// status with exactly one HostCommandResult as detail: DENIED
+// Exact writers answer gRPC OK with a typed HostCommandResult once the caller
+// is known. Exact readers answer gRPC OK with items and a HostReadReceipt, or a
+// gRPC status with exactly one HostCommandResult as detail: DENIED
 // PERMISSION_DENIED, CONFLICT FAILED_PRECONDITION, NOT_FOUND NOT_FOUND, INVALID
 // INVALID_ARGUMENT, UNSUPPORTED UNIMPLEMENTED, RATE_LIMITED RESOURCE_EXHAUSTED,
 // UNAVAILABLE UNAVAILABLE. Branch on the result, not on the code.
 //
-// Common to all exact methods: a workspace that doesn't exist and one that never approved the
-// caller both answer DENIED/MISSING_CAPABILITY_APPROVAL in the same bytes (I14);
-// withdrawn authority answers DENIED/CAPABILITY_REVOKED; authority that isn't
-// certain answers UNAVAILABLE/DEPENDENCY_UNAVAILABLE (I6).
+// Common to all exact methods: a workspace that doesn't exist and one that
+// never approved the caller both answer DENIED/MISSING_CAPABILITY_APPROVAL in
+// the same bytes (I14); withdrawn authority answers DENIED/CAPABILITY_REVOKED;
+// authority that isn't certain answers UNAVAILABLE/DEPENDENCY_UNAVAILABLE (I6).
 type HostServer interface {
 	// GetCapabilityContext tells the caller what it may do: in one workspace, or
 	// in all that approved it. Call it first, and again when context_revision may
@@ -780,8 +780,8 @@ type HostServer interface {
 	// effect, idempotency and audit commit together or not at all (I8).
 	UpdateTaskExact(context.Context, *UpdateTaskExactRequest) (*UpdateTaskExactResponse, error)
 	// WatchEvents streams the events that the plugin's manifest declares. What
-	// belongs to a workspace and isn't a v1 event is sent only while the workspace
-	// approves it, checked at each delivery.
+	// belongs to a workspace and isn't a v1 event is sent only while the
+	// workspace approves it, checked at each delivery.
 	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error
 	// GetState reads one value that this plugin stored.
 	GetState(context.Context, *GetStateRequest) (*GetStateResponse, error)

@@ -357,8 +357,9 @@ type InteractionFilter struct {
 	// task_ids are the tasks wanted; empty: all. Over exact methods one outside
 	// the workspace is INVALID/MALFORMED_PRECONDITION.
 	TaskIds []string `protobuf:"bytes,2,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
-	// kinds are "permission" or "clarification"; empty: both. Another word is
-	// INVALID_ARGUMENT, over exact methods INVALID/MALFORMED_PRECONDITION.
+	// kinds are the kinds wanted, "permission" or "clarification"; empty: both.
+	// Another word is INVALID_ARGUMENT, over exact methods
+	// INVALID/MALFORMED_PRECONDITION.
 	Kinds         []string `protobuf:"bytes,3,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -96,7 +96,7 @@ type AutomationConditionResponse struct {
 	ConnectionId string `protobuf:"bytes,3,opt,name=connection_id,json=connectionId,proto3" json:"connection_id,omitempty"`
 	// connection_revision is the connection's revision.
 	ConnectionRevision string `protobuf:"bytes,4,opt,name=connection_revision,json=connectionRevision,proto3" json:"connection_revision,omitempty"`
-	// config_options is what can be configured, as JSON.
+	// config_options say what can be configured, as JSON.
 	ConfigOptions []byte `protobuf:"bytes,5,opt,name=config_options,json=configOptions,proto3" json:"config_options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -29,7 +29,7 @@ type AgentToolRequest struct {
 	InvocationId string `protobuf:"bytes,1,opt,name=invocation_id,json=invocationId,proto3" json:"invocation_id,omitempty"`
 	// name is the tool, as the manifest declares it.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// arguments is the arguments; they fit the tool's input schema.
+	// arguments are the arguments; they fit the tool's input schema.
 	Arguments *structpb.Struct `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"`
 	// context is who calls, as the Host verified it.
 	Context       *AgentToolContext `protobuf:"bytes,4,opt,name=context,proto3" json:"context,omitempty"`

@@ -338,17 +338,17 @@ type SessionCodeStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// session_id is the session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// lines_added_committed is lines added by its commits; 0 when
+	// lines_added_committed counts the lines added by its commits; 0 when
 	// committed_lines_available is false.
 	LinesAddedCommitted int64 `protobuf:"varint,2,opt,name=lines_added_committed,json=linesAddedCommitted,proto3" json:"lines_added_committed,omitempty"`
-	// lines_deleted_committed is lines removed by its commits; 0 when
+	// lines_deleted_committed counts the lines removed by its commits; 0 when
 	// committed_lines_available is false.
 	LinesDeletedCommitted int64 `protobuf:"varint,3,opt,name=lines_deleted_committed,json=linesDeletedCommitted,proto3" json:"lines_deleted_committed,omitempty"`
-	// lines_added_peak_pending is the most lines added and not yet committed at
-	// one time.
-	LinesAddedPeakPending int64 `protobuf:"varint,4,opt,name=lines_added_peak_pending,json=linesAddedPeakPending,proto3" json:"lines_added_peak_pending,omitempty"`
-	// lines_deleted_peak_pending is the most lines removed and not yet committed
+	// lines_added_peak_pending counts the most lines added and not yet committed
 	// at one time.
+	LinesAddedPeakPending int64 `protobuf:"varint,4,opt,name=lines_added_peak_pending,json=linesAddedPeakPending,proto3" json:"lines_added_peak_pending,omitempty"`
+	// lines_deleted_peak_pending counts the most lines removed and not yet
+	// committed at one time.
 	LinesDeletedPeakPending int64 `protobuf:"varint,5,opt,name=lines_deleted_peak_pending,json=linesDeletedPeakPending,proto3" json:"lines_deleted_peak_pending,omitempty"`
 	// committed_lines_available says that commits were counted.
 	CommittedLinesAvailable bool `protobuf:"varint,6,opt,name=committed_lines_available,json=committedLinesAvailable,proto3" json:"committed_lines_available,omitempty"`

@@ -878,8 +878,8 @@ type CreateTaskRequest struct {
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
 	// parent_id is the task it becomes part of; absent: a root task. Identifier.
 	ParentId *string `protobuf:"bytes,6,opt,name=parent_id,json=parentId,proto3,oneof" json:"parent_id,omitempty"`
-	// start_agent asks to start a run. Refused as UNSUPPORTED when true. v1: a run
-	// that doesn't start is no failure of the call.
+	// start_agent asks to start a run. Refused as UNSUPPORTED when true. v1: a
+	// run that doesn't start is no failure of the call.
 	StartAgent bool `protobuf:"varint,7,opt,name=start_agent,json=startAgent,proto3" json:"start_agent,omitempty"`
 	// repositories are the repositories to work on. Refused as UNSUPPORTED when
 	// not empty. v1: each by ID or by a whole descriptor; one of a provider that
