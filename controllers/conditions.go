@@ -256,12 +256,14 @@ func absent(reason, message string) []metav1.Condition {
 	}
 }
 
-// accepted tells whether an installation can be authorised on this Host.
-func accepted(e *examined, lost string) metav1.Condition {
+// accepted tells whether an installation can be authorised on this Host, and
+// configured.
+func accepted(e *examined, object *v1alpha1.PluginInstallation, lost string) metav1.Condition {
 	no := func(reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionAccepted, false, reason, message)
 	}
 	account := e.ServiceAccountNamespace + "/" + e.ServiceAccountName
+	misfit := kinds.ConfigFault(object)
 	switch {
 	case lost != "":
 		return no(v1alpha1.ReasonHistoryLost, lost)
@@ -282,8 +284,14 @@ func accepted(e *examined, lost string) metav1.Condition {
 	case e.PrincipalChanged:
 		return no(string(v1alpha1.GatePrincipalChanged),
 			"spec.serviceAccountRef: "+account+" isn't the ServiceAccount that was reviewed; if it is right, set acceptUID to "+e.AccountUID)
+	case misfit != nil:
+		return no(v1alpha1.ReasonConfigInvalid, shorten(misfit.Error()))
 	default:
-		return condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the installation can be authorised")
+		message := "the installation can be authorised"
+		if others := kinds.OtherGrants(object); len(others) > 0 {
+			message += "; " + strings.Join(others, " and ") + " names another installation than " + e.ID + ", which this one is, and grants nothing"
+		}
+		return condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, message)
 	}
 }
 

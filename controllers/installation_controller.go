@@ -97,7 +97,7 @@ func (r *installationReconciler) Reconcile(ctx context.Context, request reconcil
 		lost = r.lostHistory(approvals, rows)
 	}
 	r.summarise(&status, rows)
-	acceptance := accepted(&found, lost)
+	acceptance := accepted(&found, object, lost)
 	status.Conditions = []metav1.Condition{
 		acceptance, installationReady(acceptance, found.Suspended),
 		upgradeReview(unreviewed(approvals, found.ManifestDigest), found.ManifestDigest),

@@ -49,6 +49,10 @@ const (
 	// ReasonServiceAccountInWorkspace: the ServiceAccount lives in a workspace's
 	// namespace, where workspace owners could become the plugin.
 	ReasonServiceAccountInWorkspace = "ServiceAccountInWorkspace"
+	// ReasonConfigInvalid: spec.config or spec.secretRefs doesn't fit
+	// spec.manifest.configSchema, or that is no schema. What approvals grant works
+	// all the same; the plugin gets no configuration.
+	ReasonConfigInvalid = "ConfigInvalid"
 	// ReasonHistoryLost: status names revisions that neither the store nor any
 	// event knows; a human has to install again.
 	ReasonHistoryLost = "HistoryLost"

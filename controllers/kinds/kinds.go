@@ -1,7 +1,7 @@
 // Package kinds translates the API's kinds to authority's values and back. It
 // is pure: nothing is read here, so that the controllers and the command line
-// understand an object the same way. It may import the API's kinds, contract
-// and authority.
+// understand an object the same way. It may import the API's kinds, contract,
+// authority and configschema.
 package kinds
 
 import (
