@@ -290,6 +290,11 @@ func (c *comparison) hold(ctx context.Context, row authority.Row, in authority.I
 func (c *comparison) fetch(ctx context.Context, in *authority.Intent, place view.Place, seen version, processed authority.Seen) error {
 	approval := c.rounds.fetched[place]
 	if approval == nil || approval.UID != seen.uid || approval.Generation != seen.generation {
+		// A generation is one content for ever: where the watch has delivered it, a
+		// read would bring the same.
+		approval = c.delivered(place, seen)
+	}
+	if approval == nil {
 		var object v1alpha1.PluginCapabilityApproval
 		err := c.live.Get(ctx, nameOf(place), &object)
 		if apierrors.IsNotFound(err) {

@@ -164,6 +164,7 @@ func (w *world) rounds(from int64) *rounds {
 	return &rounds{
 		store: c.store, live: w, cluster: c, bindings: c.bindings, policies: c.policies, view: c.view, history: watchedFrom(from),
 		passes: newRequests[authority.Key](), uninstalls: newRequests[string](),
+		delivered: func(view.Place, version) *authority.Approval { return nil },
 		life: 15 * time.Second, now: func() time.Time { return roundAt }, log: logr.Discard(),
 	}
 }
@@ -215,6 +216,37 @@ func TestI6_ARoundHoldsWhatIsNarrowerAlthoughItHasNotWatched(t *testing.T) {
 	}
 	if len(w.held) != 1 || w.held[0].Cause != authority.CauseHuman || w.held[0].Granted != 0 || w.held[0].Generation != 3 {
 		t.Errorf("held %+v", w.held)
+	}
+}
+
+// A storm of revocations must not become one of reads.
+func TestARoundReadsNoVersionThatTheWatchHasDelivered(t *testing.T) {
+	reads := map[bool]int{}
+	for _, delivered := range []bool{false, true} {
+		w := newWorld(t)
+		w.grant(t)
+		w.approve("u", 2)
+		w.approval.Spec.State = v1alpha1.StateRevoked
+		rounds, watch := w.rounds(1), quietWatch()
+		defer watch.queue.ShutDown()
+		rounds.delivered = watch.delivered
+		if delivered {
+			watch.OnAdd(w.approval.DeepCopy(), false)
+		} else {
+			older := w.approval.DeepCopy()
+			older.Generation = 1
+			watch.OnAdd(older, false)
+		}
+		if err := rounds.compare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(w.held) != 1 || w.held[0].State != authority.StateRevoked || w.held[0].Generation != 2 {
+			t.Errorf("delivered %v: held %+v", delivered, w.held)
+		}
+		reads[delivered] = w.reads
+	}
+	if reads[true] != reads[false]-1 {
+		t.Errorf("%d reads where it was delivered, %d where it wasn't", reads[true], reads[false])
 	}
 }
 

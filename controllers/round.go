@@ -31,10 +31,12 @@ type rounds struct {
 	bindings *bindings
 	policies *policies
 	history  fence.History
-	view     *view.View
-	marks    *marks
-	leader   *leader
-	passes   *requests[authority.Key]
+	// delivered returns what the watch has delivered of a version, nil for nothing.
+	delivered func(view.Place, version) *authority.Approval
+	view      *view.View
+	marks     *marks
+	leader    *leader
+	passes    *requests[authority.Key]
 	// uninstalls are the IDs of installations that may be gone.
 	uninstalls *requests[string]
 	// every is the time between two rounds, life what a lease lasts from the

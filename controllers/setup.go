@@ -173,7 +173,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	admitted.resume = func(ctx context.Context) error { return resume(ctx, mgr.GetClient(), passes.add) }
 	objects.proof, status.doubt = admitted, admitted.doubt
 	fresh := &rounds{
-		store: o.Store, live: live, cluster: objects, bindings: bound, policies: policy, history: approvals, view: o.View,
+		store: o.Store, live: live, cluster: objects, bindings: bound, policies: policy, history: approvals, delivered: approvals.delivered, view: o.View,
 		marks: stores, leader: lead, passes: passes, uninstalls: uninstalls, observer: o.Observer,
 		every: o.RoundEvery, life: o.LeaseLife, now: o.Now, log: log.WithName("rounds"),
 	}

@@ -12,7 +12,7 @@ const (
 	stormHolds  = 16
 	stormWindow = 500 * time.Millisecond
 	// stormPatience is how long one pass waits for the end of a storm.
-	stormPatience = 5 * time.Second
+	stormPatience = 20 * time.Second
 )
 
 // storm keeps passes from running while many holds are set at once. A hold has

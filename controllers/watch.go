@@ -280,6 +280,18 @@ const (
 	dropped
 )
 
+// delivered returns the content of a version, nil where the watch hasn't delivered
+// it or has delivered a later one.
+func (w *watch) delivered(place view.Place, v version) *authority.Approval {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	object := w.objects[place]
+	if object == nil || object.newest.uid != v.uid || object.newest.generation != v.generation {
+		return nil
+	}
+	return object.newest.spec
+}
+
 // done records that cur was handled, which is what fence.History speaks of. It
 // doesn't count where the history has begun anew meanwhile.
 func (w *watch) done(place view.Place, object *watched, cur version, joins link) {
