@@ -1,0 +1,53 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/kandev/plugin-host/contract"
+)
+
+// errGarbled says that the file holds what nobody wrote.
+var errGarbled = errors.New("the file holds no place in the events")
+
+// readCursor returns what was written last; empty: nothing was.
+func readCursor(file string) (string, error) {
+	text, err := os.ReadFile(file) //nolint:gosec // below the operator's folder
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the place reached in the events: %w", err)
+	}
+	cursor := string(text)
+	if len(cursor) > contract.MaxCursorBytes || !utf8.ValidString(cursor) || strings.TrimSpace(cursor) != cursor {
+		return "", errGarbled
+	}
+	return cursor, nil
+}
+
+// writeCursor replaces the file at once: whatever happens, it holds one of the
+// two values.
+func writeCursor(file, cursor string) (err error) {
+	folder := filepath.Dir(file)
+	temporary, err := os.CreateTemp(folder, ".cursor-")
+	if err != nil {
+		return fmt.Errorf("write the place reached in the events: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write the place reached in the events: %w", errors.Join(err, os.Remove(temporary.Name())))
+		}
+	}()
+	_, err = temporary.WriteString(cursor)
+	// Without Sync the new name could come to be before what it names.
+	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
+		return err //nolint:wrapcheck // wrapped above
+	}
+	return os.Rename(temporary.Name(), file) //nolint:wrapcheck // wrapped above
+}
