@@ -324,14 +324,12 @@ func TestAddedBytesKeepTheirNumbers(t *testing.T) {
 		roundTrip(t, join(number(110, 1), number(111, 1)), session)
 		equal(t, "is_primary", session.GetIsPrimary(), true)
 		equal(t, "is_terminal", session.GetIsTerminal(), true)
-		relation := &pluginv1.TaskRelation{}
-		roundTrip(t, number(110, 3), relation)
-		equal(t, "depth", relation.GetDepth(), 3)
 		move := &pluginv1.PendingTaskTransition{}
-		roundTrip(t, join(text(110, "turn_completed"), text(111, "session-1"), text(112, "agent"), text(113, "")), move)
-		equal(t, "predicate", move.GetPredicate(), "turn_completed")
+		roundTrip(t, join(text(110, "turn_end"), text(111, "session-1"), text(112, "plugin:p"), text(113, ""), text(114, "agent")), move)
+		equal(t, "predicate", move.GetPredicate(), "turn_end")
 		equal(t, "session_id", move.GetSessionId(), "session-1")
-		equal(t, "requester", move.GetRequester(), "agent")
+		equal(t, "requester", move.GetRequester(), "plugin:p")
+		equal(t, "actor", move.GetActor(), "agent")
 		equal(t, "expires_at is present", move.ExpiresAt != nil, true)
 	})
 	t.Run("events", func(t *testing.T) {

@@ -43,7 +43,8 @@ type TaskInboxItem struct {
 	// about.
 	ResourceVersion string `protobuf:"bytes,8,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	// canonical_digest is SHA-256, 64 lower-case hex digits, over the RFC 8785
-	// JSON of the fields above by their names here, empty ones left out.
+	// JSON of the fields above but resource_version: all of them, by their names
+	// here, as they are sent.
 	CanonicalDigest string `protobuf:"bytes,110,opt,name=canonical_digest,json=canonicalDigest,proto3" json:"canonical_digest,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -238,10 +239,10 @@ func (x *ListTaskInboxExactRequest) GetCapabilityRevision() uint64 {
 	return 0
 }
 
-// ListTaskInboxExactResponse is one page of what waits, oldest first.
+// ListTaskInboxExactResponse is one page of what waits.
 type ListTaskInboxExactResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// items are the page's items.
+	// items are the page's items, oldest first, then by id and kind.
 	Items []*TaskInboxItem `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	// page_info describes the page and carries the read receipt.
 	PageInfo      *ExactReadPageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`

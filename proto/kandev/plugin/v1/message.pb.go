@@ -468,8 +468,8 @@ type ExactMessageObservation struct {
 	// "content_removed".
 	Sanitization string `protobuf:"bytes,4,opt,name=sanitization,proto3" json:"sanitization,omitempty"`
 	// canonical_digest is SHA-256, 64 lower-case hex digits, over the RFC 8785
-	// JSON of message as shown, fields by their names here and empty ones left
-	// out. What was removed is not in it.
+	// JSON of message as shown: all its fields, by their names here, as they are
+	// sent. What was removed has no part in it.
 	CanonicalDigest string `protobuf:"bytes,110,opt,name=canonical_digest,json=canonicalDigest,proto3" json:"canonical_digest,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

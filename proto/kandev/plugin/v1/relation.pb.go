@@ -38,11 +38,8 @@ type TaskRelation struct {
 	TargetResourceVersion string `protobuf:"bytes,6,opt,name=target_resource_version,json=targetResourceVersion,proto3" json:"target_resource_version,omitempty"`
 	// resource_version is the edge's own version.
 	ResourceVersion string `protobuf:"bytes,7,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
-	// depth is how many edges lead from the task asked about to this one, itself
-	// counted: 1 touches the task. 0 in a list of a whole workspace.
-	Depth         uint32 `protobuf:"varint,110,opt,name=depth,proto3" json:"depth,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TaskRelation) Reset() {
@@ -122,13 +119,6 @@ func (x *TaskRelation) GetResourceVersion() string {
 		return x.ResourceVersion
 	}
 	return ""
-}
-
-func (x *TaskRelation) GetDepth() uint32 {
-	if x != nil {
-		return x.Depth
-	}
-	return 0
 }
 
 // GetTaskRelationsExactRequest asks for the graph around one task.
@@ -222,7 +212,7 @@ func (x *GetTaskRelationsExactRequest) GetCapabilityRevision() uint64 {
 // directly or not.
 type GetTaskRelationsExactResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// items are the page's edges, nearest first.
+	// items are the page's edges by kind, source and target, each once.
 	Items []*TaskRelation `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	// page_info describes the page and carries the read receipt.
 	PageInfo      *ExactReadPageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
@@ -363,7 +353,7 @@ func (x *ListTaskRelationsExactRequest) GetCapabilityRevision() uint64 {
 // ListTaskRelationsExactResponse is one page of edges.
 type ListTaskRelationsExactResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// items are the page's edges.
+	// items are the page's edges by kind, source and target, each once.
 	Items []*TaskRelation `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	// page_info describes the page and carries the read receipt.
 	PageInfo      *ExactReadPageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
@@ -419,7 +409,7 @@ var File_kandev_plugin_v1_relation_proto protoreflect.FileDescriptor
 
 const file_kandev_plugin_v1_relation_proto_rawDesc = "" +
 	"\n" +
-	"\x1fkandev/plugin/v1/relation.proto\x12\x10kandev.plugin.v1\x1a\x1ckandev/plugin/v1/exact.proto\"\xc2\x02\n" +
+	"\x1fkandev/plugin/v1/relation.proto\x12\x10kandev.plugin.v1\x1a\x1ckandev/plugin/v1/exact.proto\"\xac\x02\n" +
 	"\fTaskRelation\x12!\n" +
 	"\fworkspace_id\x18\x01 \x01(\tR\vworkspaceId\x12$\n" +
 	"\x0esource_task_id\x18\x02 \x01(\tR\fsourceTaskId\x12$\n" +
@@ -427,8 +417,7 @@ const file_kandev_plugin_v1_relation_proto_rawDesc = "" +
 	"\x04kind\x18\x04 \x01(\tR\x04kind\x126\n" +
 	"\x17source_resource_version\x18\x05 \x01(\tR\x15sourceResourceVersion\x126\n" +
 	"\x17target_resource_version\x18\x06 \x01(\tR\x15targetResourceVersion\x12)\n" +
-	"\x10resource_version\x18\a \x01(\tR\x0fresourceVersion\x12\x14\n" +
-	"\x05depth\x18n \x01(\rR\x05depth\"\xdf\x01\n" +
+	"\x10resource_version\x18\a \x01(\tR\x0fresourceVersion\"\xdf\x01\n" +
 	"\x1cGetTaskRelationsExactRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12!\n" +

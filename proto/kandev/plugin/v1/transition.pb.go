@@ -447,16 +447,19 @@ type PendingTaskTransition struct {
 	ResourceVersion string `protobuf:"bytes,9,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	// created_at is when it was asked for. Timestamp.
 	CreatedAt string `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// predicate is what it waits for: "turn_completed", the end of the turn that
-	// runs in session_id, or "wip_slot", a free place in to_step_id. A client
-	// treats any other word as never true.
+	// predicate is what it waits for: "turn_end", the end of the turn that runs in
+	// session_id, or "wip_slot", a free place in to_step_id. A client treats any
+	// other word as never true.
 	Predicate string `protobuf:"bytes,110,opt,name=predicate,proto3" json:"predicate,omitempty"`
 	// session_id is the session whose turn it waits for; empty for "wip_slot".
 	SessionId string `protobuf:"bytes,111,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// requester is who asked: "human", "agent" or "system".
+	// requester is who asked, as the Host names it; a plugin's reads
+	// "plugin:<its id>". Empty for the Host itself.
 	Requester string `protobuf:"bytes,112,opt,name=requester,proto3" json:"requester,omitempty"`
 	// expires_at is when the Host removes it undone; absent: never. Timestamp.
-	ExpiresAt     *string `protobuf:"bytes,113,opt,name=expires_at,json=expiresAt,proto3,oneof" json:"expires_at,omitempty"`
+	ExpiresAt *string `protobuf:"bytes,113,opt,name=expires_at,json=expiresAt,proto3,oneof" json:"expires_at,omitempty"`
+	// actor is the kind of requester: "human", "agent" or "system".
+	Actor         string `protobuf:"bytes,114,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -585,6 +588,13 @@ func (x *PendingTaskTransition) GetRequester() string {
 func (x *PendingTaskTransition) GetExpiresAt() string {
 	if x != nil && x.ExpiresAt != nil {
 		return *x.ExpiresAt
+	}
+	return ""
+}
+
+func (x *PendingTaskTransition) GetActor() string {
+	if x != nil {
+		return x.Actor
 	}
 	return ""
 }
@@ -771,7 +781,7 @@ const file_kandev_plugin_v1_transition_proto_rawDesc = "" +
 	"\x04page\x18\x02 \x01(\v2\x16.kandev.plugin.v1.PageR\x04page\"\xa0\x01\n" +
 	"$ListWorkflowTransitionGroupsResponse\x12?\n" +
 	"\x05items\x18\x01 \x03(\v2).kandev.plugin.v1.WorkflowTransitionGroupR\x05items\x127\n" +
-	"\tpage_info\x18\x02 \x01(\v2\x1a.kandev.plugin.v1.PageInfoR\bpageInfo\"\xe1\x03\n" +
+	"\tpage_info\x18\x02 \x01(\v2\x1a.kandev.plugin.v1.PageInfoR\bpageInfo\"\xf7\x03\n" +
 	"\x15PendingTaskTransition\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fworkspace_id\x18\x02 \x01(\tR\vworkspaceId\x12\x17\n" +
@@ -792,7 +802,8 @@ const file_kandev_plugin_v1_transition_proto_rawDesc = "" +
 	"session_id\x18o \x01(\tR\tsessionId\x12\x1c\n" +
 	"\trequester\x18p \x01(\tR\trequester\x12\"\n" +
 	"\n" +
-	"expires_at\x18q \x01(\tH\x00R\texpiresAt\x88\x01\x01B\r\n" +
+	"expires_at\x18q \x01(\tH\x00R\texpiresAt\x88\x01\x01\x12\x14\n" +
+	"\x05actor\x18r \x01(\tR\x05actorB\r\n" +
 	"\v_expires_at\"\xe9\x01\n" +
 	"&ListPendingTaskTransitionsExactRequest\x12\x1d\n" +
 	"\n" +
