@@ -144,6 +144,29 @@ type TaskPullRequest struct {
 // PluginSource is the source of what an installation creates.
 func PluginSource(installationID string) string { return "plugin:" + installationID }
 
+// sourceKey is the member of a task's metadata that holds its source.
+const sourceKey = "source"
+
+// PublicMetadata is the task's metadata as v1 shows it, with its source.
+func (t Task) PublicMetadata() Object {
+	if t.Source == "" {
+		return t.Metadata
+	}
+	return t.Metadata.With(sourceKey, t.Source)
+}
+
+// PluginMetadata is what is stored of the metadata that a source gives a task it
+// creates: all under the source's own name. An error is a *RuleError.
+func PluginMetadata(source string, given Object) (Object, error) {
+	if _, ok := given[sourceKey]; ok {
+		return nil, &RuleError{FaultInvalid, "metadata.source is reserved"}
+	}
+	if len(given) == 0 {
+		return nil, nil //nolint:nilnil // No metadata is an empty object.
+	}
+	return Object{source: map[string]any(given)}, nil
+}
+
 // TaskDraft is what a caller names when it creates a task.
 type TaskDraft struct {
 	Description    string

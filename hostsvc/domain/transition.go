@@ -1,6 +1,11 @@
 package domain
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
 
 // TransitionPredicate is what a pending transition waits for.
 type TransitionPredicate string
@@ -82,4 +87,98 @@ type StepTransition struct {
 	Actor          Actor
 	OccurredAt     time.Time
 	Version        Version
+}
+
+var triggers = []TransitionTrigger{
+	TriggerManual, TriggerAutoComplete, TriggerApproval, TriggerOnTurnStart, TriggerOnChildrenCompleted,
+	TriggerTaskUpdate, TriggerQueuePromotion,
+}
+
+// Known tells whether it is a trigger at all.
+func (t TransitionTrigger) Known() bool { return slices.Contains(triggers, t) }
+
+// Known tells whether it is a kind of actor at all.
+func (a Actor) Known() bool { return a == ActorHuman || a == ActorAgent || a == ActorSystem }
+
+// Known tells whether it is a predicate at all.
+func (p TransitionPredicate) Known() bool { return p == PredicateTurnEnd || p == PredicateSlot }
+
+// Expired tells whether the transition may not be applied any more.
+func (p PendingTransition) Expired(now time.Time) bool {
+	return !p.ExpiresAt.IsZero() && !now.Before(p.ExpiresAt)
+}
+
+// Orphaned tells whether the transition can't be applied any more: its task is
+// gone, archived or no longer where the move begins, its target step is gone, or
+// the session whose turn's end it waits for is gone or over. nil is what is gone.
+func (p PendingTransition) Orphaned(task *Task, session *Session, target *WorkflowStep) bool {
+	if task == nil || target == nil || !task.ArchivedAt.IsZero() || task.WorkflowStepID != p.FromStepID {
+		return true
+	}
+	return p.Predicate == PredicateTurnEnd && (session == nil || session.State.Terminal())
+}
+
+// originAutomation is the origin of tasks that automations create.
+const originAutomation = "automation"
+
+// HoldsSlot tells whether the task takes one of the slots of its step (domain
+// facts, section 8).
+func (t Task) HoldsSlot() bool {
+	return t.WIPAdmitted && t.ArchivedAt.IsZero() && !t.Ephemeral && t.Origin != originAutomation
+}
+
+// PlaceMove decides how a task stands in the step that it is moved to: it is
+// placed there in any case, and where the step is full it waits there for a
+// slot. arrives is false for the step where it stands already, which changes
+// nothing.
+func PlaceMove(t Task, target StepLoad) (p Placement, arrives bool) {
+	switch {
+	case t.WorkflowStepID == target.Step.ID:
+		return Placement{StepID: t.WorkflowStepID, Admitted: t.WIPAdmitted, QueuedForStepID: t.QueuedForStepID}, false
+	case t.Ephemeral:
+		return Placement{StepID: target.Step.ID}, true
+	case target.full():
+		return Placement{StepID: target.Step.ID, QueuedForStepID: target.Step.ID}, true
+	default:
+		return Placement{StepID: target.Step.ID, Admitted: true}, true
+	}
+}
+
+// Moved returns the task as it arrives at a step, last at position.
+func (t Task) Moved(step WorkflowStep, p Placement, position int32, now time.Time) Task {
+	t.WorkflowID, t.WorkflowStepID, t.Position = step.WorkflowID, p.StepID, position
+	t.WIPAdmitted, t.QueuedForStepID, t.QueuedAt = p.Admitted, p.QueuedForStepID, time.Time{}
+	if p.QueuedForStepID != "" {
+		t.QueuedAt = now
+	}
+	t.UpdatedAt = now
+	return t
+}
+
+// NextPromotion returns the task that gets a slot of the step: of those in tasks
+// that are queued for it the one that waits longest. ok is false where none
+// waits or the step is full.
+func NextPromotion(step StepLoad, tasks []Task) (next Task, ok bool) {
+	if step.full() {
+		return Task{}, false
+	}
+	waits := func(t Task) bool {
+		return t.QueuedForStepID == step.Step.ID && t.ArchivedAt.IsZero() && !t.Ephemeral
+	}
+	for _, t := range tasks {
+		if waits(t) && (!ok || cmp.Or(t.QueuedAt.Compare(next.QueuedAt), strings.Compare(t.ID, next.ID)) < 0) {
+			next, ok = t, true
+		}
+	}
+	return next, ok
+}
+
+// Promoted returns the task with a slot of the step that it was queued for. One
+// that waited elsewhere arrives there, last at position; one that waited in the
+// step keeps its place.
+func (t Task) Promoted(step WorkflowStep, position int32, now time.Time) Task {
+	if t.WorkflowStepID == step.ID {
+		position = t.Position
+	}
+	return t.Moved(step, Placement{StepID: step.ID, Admitted: true}, position, now)
 }
