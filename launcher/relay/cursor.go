@@ -47,7 +47,7 @@ func writeCursor(file, cursor string) (err error) {
 	_, err = temporary.WriteString(cursor)
 	// Without Sync the new name could come to be before what it names.
 	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
-		return err //nolint:wrapcheck // wrapped above
+		return err
 	}
 	return os.Rename(temporary.Name(), file) //nolint:wrapcheck // wrapped above
 }

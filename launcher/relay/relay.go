@@ -68,7 +68,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error { return r.deliverAll(ctx, queue) })
-	return group.Wait()
+	return group.Wait() //nolint:wrapcheck // our own, from deliverAll
 }
 
 // follow reads the Host's events into the queue, until ctx ends. It begins where

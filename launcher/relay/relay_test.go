@@ -132,6 +132,7 @@ func (p *plugin) types() []string {
 }
 
 type world struct {
+	t      *testing.T
 	host   *host
 	plugin *plugin
 	relay  *relay.Relay
@@ -196,14 +197,19 @@ func (w *world) cursor(t *testing.T) string {
 	return string(text)
 }
 
-func bubble(t *testing.T, test func(t *testing.T, w *world)) {
+func bubble(t *testing.T, test func(w *world)) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "cursor")
-	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, file)) })
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, file)
+		w.t = t
+		test(w)
+	})
 }
 
 func TestEventsAreDeliveredInOrderAndThePlaceIsKept(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		w.host.publish("before.start")
 		w.start(t)
 		w.host.publish("task.created", "task.updated")
@@ -234,7 +240,8 @@ func TestEventsAreDeliveredInOrderAndThePlaceIsKept(t *testing.T) {
 }
 
 func TestARefusedEventIsTriedFourTimesAndThenDropped(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		w.plugin.refuse = func(_ int, e *pluginv1.Event) error {
 			if e.GetEventType() == "bad" {
 				return errors.New("no")
@@ -272,7 +279,8 @@ func TestARefusedEventIsTriedFourTimesAndThenDropped(t *testing.T) {
 }
 
 func TestAnAttemptHasTenSeconds(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		w.plugin.refuse = func(n int, _ *pluginv1.Event) error {
 			if n == 1 {
 				return context.DeadlineExceeded // once its context has ended
@@ -292,7 +300,8 @@ func TestAnAttemptHasTenSeconds(t *testing.T) {
 
 // What was under way when the launcher ended comes again, with its ID.
 func TestAnEventUnderWayIsntLostByAnEnd(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		w.plugin.refuse = func(n int, _ *pluginv1.Event) error {
 			if n == 1 {
 				return context.DeadlineExceeded
@@ -313,7 +322,8 @@ func TestAnEventUnderWayIsntLostByAnEnd(t *testing.T) {
 }
 
 func TestABrokenStreamIsOpenedAgainAtItsPlace(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		w.host.breakAt = 2
 		w.start(t)
 		w.host.publish("1", "2", "3", "4", "5")
@@ -336,7 +346,8 @@ func TestABrokenStreamIsOpenedAgainAtItsPlace(t *testing.T) {
 func TestAPlaceThatIsGoneBeginsWithTheOldest(t *testing.T) {
 	for name, text := range map[string]string{"too old": "1", "garbled": "\xff\xfe", "too long": strings.Repeat("c", 3000)} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
+			bubble(t, func(w *world) {
+				t := w.t
 				if err := os.WriteFile(w.file, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -359,7 +370,8 @@ func TestAPlaceThatIsGoneBeginsWithTheOldest(t *testing.T) {
 
 // A plugin that takes nothing holds the Host back; nothing is dropped here.
 func TestTheQueueIsBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		open := make(chan struct{})
 		toPlugin := w.relay.Plugin
 		w.relay.Plugin = func(ctx context.Context) (grpc.ClientConnInterface, error) {
@@ -397,7 +409,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 }
 
 func TestAPlaceThatCantBeKeptIsAnError(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	bubble(t, func(w *world) {
+		t := w.t
 		w.relay.CursorFile = filepath.Join(w.file, "no", "folder")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

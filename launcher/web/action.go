@@ -1,0 +1,113 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/launcher/pack"
+	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
+)
+
+const (
+	// ActionTimeout bounds one action.
+	ActionTimeout = 15 * time.Second
+	// maxActionRequest bounds an action's request, maxActionAnswer the body of its
+	// answer. Bytes.
+	maxActionRequest = pack.MaxActionBytes + 4096
+	maxActionAnswer  = 1 << 20
+)
+
+// actionRequest is the request of an action.
+type actionRequest struct {
+	WorkspaceID  string          `json:"workspaceId"`
+	TaskID       string          `json:"taskId"`
+	SessionID    string          `json:"sessionId"`
+	RepositoryID string          `json:"repositoryId"`
+	Body         json.RawMessage `json:"body"`
+}
+
+func (s *Server) action(w http.ResponseWriter, r *http.Request) *failure {
+	// First of all, so that a stranger learns nothing, not even what there is.
+	actor := r.Header.Get(headerActor)
+	if !s.platform(r) || actor == "" {
+		return &failure{status: http.StatusUnauthorized, text: textUnauthenticated}
+	}
+	key := r.PathValue("key")
+	declared, ok := s.Manifest.Action(key)
+	if !ok {
+		return &failure{status: http.StatusNotFound, text: "plugin action not found"}
+	}
+	request, failed := readAction(r, declared)
+	if failed != nil {
+		return failed
+	}
+	request.Context.ActorId, request.Context.HeadBranch = actor, r.Header.Get(headerBranch)
+	plugin, runs := s.Plugin()
+	if !runs {
+		return &failure{status: http.StatusServiceUnavailable, text: "plugin action unavailable"}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), ActionTimeout)
+	defer cancel()
+	answer, err := pluginv1.NewPluginClient(plugin).HandleAction(ctx, request)
+	switch {
+	case status.Code(err) == codes.DeadlineExceeded:
+		return &failure{status: http.StatusGatewayTimeout, text: "plugin action timed out", cause: err}
+	case err != nil:
+		return &failure{status: http.StatusServiceUnavailable, text: "plugin action unavailable", cause: err}
+	case len(answer.GetBody()) > maxActionAnswer:
+		return &failure{status: http.StatusBadGateway, text: "plugin action response exceeds maximum size"}
+	}
+	code := int(answer.GetStatus())
+	if code == 0 {
+		code = http.StatusOK
+	}
+	if code < 200 || code > 599 {
+		return &failure{status: http.StatusBadGateway, text: "plugin action unavailable", cause: errors.New("its status is none")}
+	}
+	if !s.mayLogIn(false, answer.GetHeaders()) {
+		return &failure{status: http.StatusForbidden, text: "auth login rejected"}
+	}
+	respond(w, code, answer.GetHeaders(), answer.GetBody())
+	return nil
+}
+
+// readAction reads and checks a request.
+func readAction(r *http.Request, declared pack.Action) (*pluginv1.PluginActionRequest, *failure) {
+	text, err := readBody(r, maxActionRequest)
+	if errors.Is(err, errTooLarge) {
+		return nil, &failure{status: http.StatusRequestEntityTooLarge, text: "plugin action request exceeds maximum size"}
+	}
+	invalid := func(text string) *failure { return &failure{status: http.StatusBadRequest, text: text} }
+	var given actionRequest
+	if err != nil || json.Unmarshal(text, &given) != nil {
+		return nil, invalid("invalid plugin action payload")
+	}
+	body := bytes.TrimSpace(given.Body)
+	if int64(len(body)) > declared.MaxBodyBytes {
+		return nil, &failure{status: http.StatusRequestEntityTooLarge, text: "plugin action body exceeds declared maximum size"}
+	}
+	for _, id := range []string{given.WorkspaceID, given.TaskID, given.SessionID, given.RepositoryID} {
+		if id != "" && contract.CheckIdentifier("id", id) != nil {
+			return nil, invalid("invalid plugin action payload")
+		}
+	}
+	switch {
+	case declared.Scope == pack.ScopeWorkspace && (given.WorkspaceID == "" || given.TaskID != "" || given.SessionID != "" || given.RepositoryID != ""):
+		return nil, invalid("workspace action requires only workspaceId")
+	case declared.Scope == pack.ScopeTask && given.TaskID == "":
+		return nil, invalid("task action requires taskId")
+	case declared.Scope == pack.ScopeRepository && given.RepositoryID == "", given.WorkspaceID == "":
+		return nil, invalid("invalid plugin action payload")
+	}
+	return &pluginv1.PluginActionRequest{ActionKey: declared.Key, Body: body, Context: &pluginv1.VerifiedActionContext{
+		WorkspaceId: given.WorkspaceID, TaskId: given.TaskID, SessionId: given.SessionID, RepositoryId: given.RepositoryID,
+	}}, nil
+}
