@@ -57,6 +57,7 @@ func TestI14_Strip_wherePrivacyWins(t *testing.T) {
 		"a<kandev-system <kandev-system>h</kandev-system>h":                                        "a",
 		"a</kandev-system <kandev-system>h</kandev-system>b":                                       "ab",
 		"a<kandev-<kandev-system>h</kandev-system>system>h</kandev-system>b":                       "ab",
+		"a<kandev-<kandev-system>h<x></kandev-system>system>h</kandev-system>b":                    "ab",
 		"a<<kandev-system>h</kandev-system>kandev-system>h</kandev-system>b":                       "ab",
 		"a</kandev-<kandev-system>h</kandev-system>system>b":                                       "ab",
 		"a<kandev-</kandev-system>system>h</kandev-system>b":                                       "ab",
