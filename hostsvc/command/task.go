@@ -122,7 +122,7 @@ func (c CreateTask) create(tx Tx, at Commit, target domain.StepLoad, feeder *dom
 	}
 	return Effect{
 		State: contract.StateApplied, TargetID: task.ID, After: domain.ResourceVersion(tx.StoreEpoch(), task.Version),
-		ReadBack: task, EventType: EventTaskCreated,
+		ReadBack: task, EventType: EventTaskCreated, Event: domain.NewTaskPayload(&task),
 	}, nil
 }
 
@@ -250,6 +250,7 @@ func (c UpdateTask) update(tx Tx, at Commit, task domain.Task) (Effect, error) {
 	return Effect{
 		State: contract.StateApplied, TargetID: task.ID, Before: before,
 		After: domain.ResourceVersion(tx.StoreEpoch(), patched.Version), ReadBack: patched, EventType: EventTaskUpdated,
+		Event: domain.ChangedTaskPayload(&task, &patched),
 	}, nil
 }
 

@@ -22,6 +22,8 @@ type Engine interface {
 	// a statement, in microseconds since 1970; "" where the clock of the one
 	// process that has the database open is the store's.
 	Clock() string
+	// Outbox is how the database orders events.
+	Outbox() Outbox
 	// Begin opens a write transaction and takes the exclusive lock called name
 	// as its first statement; "" takes none. The lock ends with the
 	// transaction. Where the database is a round trip away, both may come with

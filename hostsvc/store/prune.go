@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/events"
 )
 
 const (
@@ -28,8 +29,12 @@ var prunedTables = []struct{ table, key string }{
 
 // Prune removes the closed versions that only lists begun before olderThan can
 // show, and raises the oldest version of each workspace accordingly. It never
-// touches what a list younger than SnapshotLife needs.
+// touches what a list younger than SnapshotLife needs. Events that plugins have
+// published go when nobody can resume before them any more.
 func (s *Store) Prune(ctx context.Context, olderThan time.Time) error {
+	if err := s.PruneEmitted(ctx, s.now().Add(-2*events.Kept)); err != nil {
+		return err
+	}
 	if latest := s.now().Add(-SnapshotLife); olderThan.After(latest) {
 		olderThan = latest
 	}

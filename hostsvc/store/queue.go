@@ -301,6 +301,7 @@ func (s *Store) attempt(lock lockName, jobs []*job, errs []error) (settled bool)
 	t.ended = true
 	switch err := db.Commit(); {
 	case err == nil:
+		s.wake()
 		return true
 	case errors.Is(err, ErrNotCommitted) && !errors.Is(err, ErrDatabaseLost):
 		errs[0] = failed("commit", err)

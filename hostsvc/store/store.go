@@ -55,6 +55,11 @@ type Store struct {
 	// The statements that depend on the engine's clock.
 	beginning, decision, decisions, vouchedDecision, timedRecord string
 
+	outbox Outbox
+	// committed has something when a transaction has committed since it was looked
+	// at last.
+	committed chan struct{}
+
 	known   *known
 	queue   *queue
 	workers sync.WaitGroup
@@ -69,14 +74,21 @@ type Store struct {
 // Open brings the schema up to date and starts the store on engine, which it
 // owns from then on, also when Open fails. ctx bounds Open only.
 func Open(ctx context.Context, engine Engine, options Options) (*Store, error) {
-	s := &Store{engine: engine, now: options.Now, log: options.Log, fatal: options.Fatal, known: newKnown(), queue: newQueue()}
+	s := &Store{
+		engine: engine, now: options.Now, log: options.Log, fatal: options.Fatal, known: newKnown(), queue: newQueue(),
+		outbox: engine.Outbox(), committed: make(chan struct{}, 1),
+	}
 	s.opened = s.now()
 	clock := engine.Clock()
 	s.beginning, s.timedRecord = selectBeginning(clock), selectTimedRecord(clock)
 	s.decision, s.decisions, s.vouchedDecision = selectDecision(clock), selectDecisions(clock), selectVouchedDecision(clock)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.close = sync.OnceValue(s.shutDown)
-	if err := migrate(ctx, engine); err != nil {
+	err := migrate(ctx, engine)
+	if err == nil {
+		err = forgetForeign(ctx, engine)
+	}
+	if err != nil {
 		s.cancel()
 		return nil, errors.Join(fmt.Errorf("open the store: %w", err), engine.Close())
 	}

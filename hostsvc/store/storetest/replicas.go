@@ -30,6 +30,12 @@ func RunReplicas(t *testing.T, fresh func(t testing.TB) Database) {
 		d := fresh(t)
 		testRetentionConcurrently(t, open(t, d), open(t, d))
 	})
+	t.Run("Outbox_TailLosesNothing", func(t *testing.T) {
+		d := fresh(t)
+		testOutboxTail(t, open(t, d), open(t, d))
+	})
+	t.Run("Outbox_WaitsForOpenTransactions", func(t *testing.T) { testOutboxWaits(t, fresh(t)) })
+	t.Run("Outbox_ForgetsForeignPlaces", func(t *testing.T) { testOutboxForeign(t, fresh(t)) })
 	t.Run("OneInstallationID", func(t *testing.T) { testReplicasInstallation(t, fresh(t)) })
 }
 
