@@ -37,6 +37,12 @@ func LegacyNotDeclared(name string) *LegacyRefusal {
 	return &LegacyRefusal{Message: fmt.Sprintf("capability '%s' not declared", name)}
 }
 
+const legacyUninstalled = "the plugin is not installed"
+
+// LegacyUninstalled is the refusal of an installation that isn't there, for a
+// write that learns it in its transaction.
+func LegacyUninstalled() *LegacyRefusal { return &LegacyRefusal{Message: legacyUninstalled} }
+
 // AuthoriseLegacy decides a v1 call (I12), before anything else of it is looked at:
 // nil allows it. The manifest alone says what is declared, and a writer needs the
 // installation's grant as well. It reads neither a row nor a revision, so that
@@ -66,7 +72,7 @@ func AuthoriseLegacy(legacy authority.Legacy, need LegacyNeed, now time.Time) *L
 func legacyBlocked(legacy authority.Legacy) string {
 	switch {
 	case !legacy.Installed:
-		return "the plugin is not installed"
+		return legacyUninstalled
 	case legacy.Gates&authority.GateSuspended != 0:
 		return "the plugin is suspended by a platform admin"
 	case legacy.Gates&authority.GateHostVersionUnsupported != 0:

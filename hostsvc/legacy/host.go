@@ -21,7 +21,13 @@ func (c Caller) source() string { return "plugin:" + c.PluginID }
 // Host serves v1. Its methods are in the files of their aggregates.
 type Host struct {
 	Store Store
-	Now   func() time.Time
+	// State and Secrets keep what is the plugins' own, Vault seals it; nil is a Host
+	// that keeps no secrets. Config knows what operators configured.
+	State   StateStore
+	Secrets SecretStore
+	Vault   Vault
+	Config  ConfigSource
+	Now     func() time.Time
 	// NewID returns a fresh, time-ordered identifier, NewAuditID a random one.
 	NewID, NewAuditID func() string
 }

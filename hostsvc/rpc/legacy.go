@@ -52,7 +52,7 @@ func callerOf(ctx context.Context) legacy.Caller {
 func (d *door) v1(ctx context.Context, c *call, call func() (any, error)) (response any, err error) {
 	if c.crowded {
 		c.outcome.State, c.outcome.Reason = contract.StateUnavailable, contract.ReasonDependencyUnavailable
-		return nil, status.Error(codes.Unavailable, "too many calls of this plugin are in flight; try the same again")
+		return nil, status.Errorf(codes.Unavailable, "too many calls of this plugin are in flight; try the same again")
 	}
 	if refusal := admission.AuthoriseLegacy(d.legacy.Legacy(c.principal.InstallationID), c.method.need, d.now()); refusal != nil {
 		return nil, c.v1Refused(refusal)
@@ -73,7 +73,7 @@ func (d *door) v1(ctx context.Context, c *call, call func() (any, error)) (respo
 	switch {
 	case errors.As(err, &failure):
 		c.outcome.State, c.outcome.Reason = v1State(failure.Kind), ""
-		return nil, status.Error(v1Codes[failure.Kind], failure.Text)
+		return nil, status.Errorf(v1Codes[failure.Kind], "%s", failure.Text)
 	case errors.As(err, &refusal):
 		return nil, c.v1Refused(refusal)
 	case status.Code(err) == codes.Unimplemented:
@@ -90,17 +90,17 @@ func (d *door) v1(ctx context.Context, c *call, call func() (any, error)) (respo
 func (c *call) v1Refused(refusal *admission.LegacyRefusal) error {
 	if refusal.Unavailable {
 		c.outcome.State, c.outcome.Reason = contract.StateUnavailable, contract.ReasonDependencyUnavailable
-		return status.Error(codes.Unavailable, refusal.Message)
+		return status.Errorf(codes.Unavailable, "%s", refusal.Message)
 	}
 	c.outcome.State, c.outcome.Reason = contract.StateDenied, contract.ReasonMissingCapabilityApproval
-	return status.Error(codes.PermissionDenied, refusal.Message)
+	return status.Errorf(codes.PermissionDenied, "%s", refusal.Message)
 }
 
 // v1Fault is the answer to a call that met a fault of this Host: no text of it
 // leaves (I14).
 func (c *call) v1Fault() error {
 	c.outcome.State, c.outcome.Reason = contract.StateUnavailable, contract.ReasonDependencyUnavailable
-	return status.Error(codes.Unavailable, "the Host can't serve this call now; try the same again")
+	return status.Errorf(codes.Unavailable, "the Host can't serve this call now; try the same again")
 }
 
 // v1State is a failure in the words that calls are observed by.
