@@ -33,6 +33,10 @@ type Snapshot interface {
 	Head(workspaceID string) (newest, oldest domain.Version, err error)
 	TopologySnapshot
 	TaskSnapshot
+	SessionSnapshot
+	MessageSnapshot
+	InteractionSnapshot
+	InboxSnapshot
 	ContextSnapshot
 }
 

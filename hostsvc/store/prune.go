@@ -24,7 +24,8 @@ const (
 // walked by, which their key has next to the workspace.
 var prunedTables = []struct{ table, key string }{
 	{"tasks_closed", "id"}, {"workflow_steps_closed", "workflow_id"}, {"workflows_closed", "id"},
-	{"workspaces_closed", "workspace_id"},
+	{"workspaces_closed", "workspace_id"}, {"sessions_closed", "id"}, {"messages_closed", "id"}, {"interactions_closed", "id"},
+	{"inbox_closed", "item"},
 }
 
 // Prune removes the closed versions that only lists begun before olderThan can

@@ -50,6 +50,8 @@ type tx struct {
 	pending []write
 	// read is the task that the command read last.
 	read domain.Task
+	// talk is what it has written of conversations.
+	talk talk
 }
 
 // finish ends the transaction unless Commit has.
@@ -100,8 +102,11 @@ func (t *tx) begin() error {
 // do runs one command and undoes it unless it succeeded.
 func (t *tx) do(fn func(*tx) error) error {
 	t.head, t.saved, t.dirty, t.domain, t.appended, t.failure = t.committed, false, false, false, false, nil
-	t.read, t.pending = domain.Task{}, t.pending[:0]
+	t.read, t.talk, t.pending = domain.Task{}, talk{}, t.pending[:0]
 	err := t.call(fn)
+	if err == nil && t.failure == nil {
+		err = t.projectAll()
+	}
 	if err == nil && !t.solo {
 		_ = t.flush() // remembered
 	}
