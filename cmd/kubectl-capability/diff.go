@@ -97,7 +97,10 @@ type installationChange struct {
 	ManifestDigest *transition `json:"manifestDigest,omitempty"`
 	Declares       []string    `json:"declares,omitempty"`
 	Undeclares     []string    `json:"undeclares,omitempty"`
-	Notes          []string    `json:"notes,omitempty"`
+	// V1Starts and V1Stops compare what v1 calls may do, in every workspace.
+	V1Starts []string `json:"v1Starts,omitempty"`
+	V1Stops  []string `json:"v1Stops,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
 }
 
 func (t *tool) diff(ctx context.Context, o diffOptions, path string) error {
@@ -209,6 +212,14 @@ func (d *differ) run(ctx context.Context) (difference, error) {
 // code is the highest of what applies.
 func (r difference) code() int {
 	code := exitDone
+	for _, c := range r.Installations {
+		if len(c.V1Stops) > 0 {
+			code = max(code, exitNarrows)
+		}
+		if len(c.V1Starts) > 0 {
+			code = max(code, exitWidens)
+		}
+	}
 	for _, c := range r.Changes {
 		switch {
 		case c.Asks != nil:
@@ -304,6 +315,22 @@ func (d *differ) installationChanges() ([]installationChange, error) {
 		if c.Kind == "Changed" && equality.Semantic.DeepEqual(live.Spec, o.Spec) {
 			continue
 		}
+		var byV1, willByV1 []string
+		if live != nil {
+			byV1 = worksByV1(live)
+		}
+		if wanted {
+			next := o.DeepCopy()
+			next.Status = v1alpha1.PluginInstallationStatus{}
+			if live != nil {
+				next.Status.InstallationID = live.Status.InstallationID
+			}
+			willByV1 = worksByV1(next)
+			for _, field := range kinds.OtherGrants(next) {
+				c.Notes = append(c.Notes, field+" names another installation and grants nothing")
+			}
+		}
+		c.V1Starts, c.V1Stops = leftOut(willByV1, byV1), leftOut(byV1, willByV1)
 		c.Declares, c.Undeclares = ids(will.Declared&^was.Declared), ids(was.Declared&^will.Declared)
 		if was.Version != will.Version {
 			c.Version = &transition{was.Version, will.Version}
@@ -312,7 +339,7 @@ func (d *differ) installationChanges() ([]installationChange, error) {
 			c.ManifestDigest = &transition{was.ManifestDigest, will.ManifestDigest}
 		}
 		if c.Kind == "Changed" {
-			c.Notes = keepers(live, leftOut(declaredBy(live), declaredBy(o)), "spec", "manifest", "capabilities")
+			c.Notes = append(c.Notes, keepers(live, leftOut(declaredBy(live), declaredBy(o)), "spec", "manifest", "capabilities")...)
 		}
 		list = append(list, c)
 	}
@@ -649,6 +676,12 @@ func (c installationChange) sentence() string {
 	if len(c.Undeclares) > 0 {
 		parts = append(parts, "no longer declares "+strings.Join(c.Undeclares, ", "))
 	}
+	if len(c.V1Starts) > 0 {
+		parts = append(parts, "may in addition, by v1 and in every workspace: "+strings.Join(c.V1Starts, ", "))
+	}
+	if len(c.V1Stops) > 0 {
+		parts = append(parts, "may no longer, by v1: "+strings.Join(c.V1Stops, ", "))
+	}
 	if c.ManifestDigest != nil && c.ManifestDigest.To != "" {
 		parts = append(parts, "new manifest digest "+c.ManifestDigest.To)
 	}
@@ -696,6 +729,21 @@ func (r difference) summary() string {
 		counts[r.Changes[i].headline()]++
 	}
 	var parts []string
+	more, less := 0, 0
+	for _, c := range r.Installations {
+		if len(c.V1Starts) > 0 {
+			more++
+		}
+		if len(c.V1Stops) > 0 {
+			less++
+		}
+	}
+	if more > 0 {
+		parts = append(parts, count(more, "installation", "installations")+" that may do more by v1")
+	}
+	if less > 0 {
+		parts = append(parts, count(less, "installation", "installations")+" that may do less by v1")
+	}
 	for _, word := range []string{"grants", "takes away", "asks and does not get", "grants nothing and takes nothing away"} {
 		if n := counts[word]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s that %s", count(n, "approval", "approvals"), plural(word, n)))

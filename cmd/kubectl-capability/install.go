@@ -37,10 +37,11 @@ func (t *tool) installCommand() *cobra.Command {
 		Long: `Install or upgrade a plugin from its package's manifest.
 
 A package names capabilities as plugins have always named them: api_read, api_write.
-What they mean here are the capability IDs that a human grants; the translation is
-shown, and you are asked. A field that bears on authority and can't be translated is
-refused with its line; --without leaves it out, and the plugin does without. What the
-package tells other parts of Kandev (pages, webhooks, actions and the like) isn't
+What they mean here are the capability IDs that a human grants, and what the plugin
+may do by the v1 methods of before, which no approval is asked for; both are shown,
+and you are asked. A field that bears on authority and can't be translated is refused
+with its line; --without leaves it out, and the plugin does without. The schema of its
+configuration is taken over. What the package tells other parts of Kandev (pages, webhooks, actions and the like) isn't
 part of an installation here, and is listed.
 
 The least that a manifest.yaml says:
@@ -51,7 +52,8 @@ The least that a manifest.yaml says:
     api_read: [tasks]
     api_write: [tasks]
 
-Installing grants nothing: a workspace does, with an approval. Installing over an
+Installing grants no capability: a workspace does, with an approval. Nor does it grant
+the v1 writers: a platform administrator does, in spec.compatibility. Installing over an
 installation of the name is an upgrade; it needs the same plugin ID. Packages don't
 say what the plugin can't work without: give --require again with each upgrade.
 To uninstall, delete the PluginInstallation: that revokes every grant, for good.
@@ -191,6 +193,7 @@ func (t *tool) installIn(ctx context.Context, c *cluster, p parsedPackage, wante
 	} else {
 		written = live.DeepCopy()
 		written.Spec.Version, written.Spec.Manifest, written.Spec.ServiceAccountRef = wanted.Spec.Version, wanted.Spec.Manifest, wanted.Spec.ServiceAccountRef
+		keepDeclared(written)
 		err = c.api.Update(ctx, written, fieldOwner)
 	}
 	if err != nil {
@@ -219,6 +222,18 @@ func (t *tool) explainUpgrade(live, wanted *v1alpha1.PluginInstallation) {
 	}
 	if dropped := was &^ will; dropped != 0 {
 		fmt.Fprintln(t.ErrOut, paint.yellow("! no longer required: "+listed(dropped)+"; what is granted works without, unless you --require it again"))
+	}
+	was1, will1 := legacyNames(live.Spec.Manifest.Legacy), legacyNames(wanted.Spec.Manifest.Legacy)
+	if more := leftOut(will1, was1); len(more) > 0 {
+		fmt.Fprintln(t.ErrOut, paint.yellow("! declares in addition, for v1: "+strings.Join(more, ", ")))
+	}
+	if fewer := leftOut(was1, will1); len(fewer) > 0 {
+		fmt.Fprintln(t.ErrOut, paint.yellow("! no longer declares, for v1: "+strings.Join(fewer, ", ")))
+	}
+	kept := live.DeepCopy()
+	kept.Spec.Manifest = wanted.Spec.Manifest
+	if gone := keepDeclared(kept); len(gone) > 0 {
+		fmt.Fprintln(t.ErrOut, paint.yellow("! its grant goes with that: "+strings.Join(gone, ", ")))
 	}
 	from, to := live.Spec.ServiceAccountRef, wanted.Spec.ServiceAccountRef
 	if from.Namespace != to.Namespace || from.Name != to.Name {
@@ -260,10 +275,12 @@ func (t *tool) installed(ctx context.Context, c *cluster, written *v1alpha1.Plug
 	if upgrade {
 		fmt.Fprintf(t.Out, "%s to %s: what was granted and is still declared works on, anything new waits for a human; in each workspace's namespace:\n  kubectl capability review %s -n NAMESPACE\n",
 			t.paint(t.Out).green("Upgraded"), written.Spec.Version, written.Name)
+		t.hintWriters(&now)
 		return nil
 	}
 	fmt.Fprintf(t.Out, "%s: its ID is %s. Nothing is granted yet; in a workspace's namespace:\n  kubectl capability review %s -n NAMESPACE\n",
 		t.paint(t.Out).green("Installed"), now.Status.InstallationID, written.Name)
+	t.hintWriters(&now)
 	return nil
 }
 

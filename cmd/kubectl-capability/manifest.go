@@ -23,6 +23,7 @@ import (
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/controllers/kinds"
 )
 
 // The bounds of what is read: a folder of manifests, not a disk.
@@ -361,6 +362,54 @@ func (m *manifests) checkInstallation(d document, o *v1alpha1.PluginInstallation
 	}
 	if _, err := contract.ParseCapabilities(ids); err != nil {
 		m.fault(d, "spec.manifest.capabilities", "%s", strings.TrimPrefix(err.Error(), "capabilities"))
+	}
+	m.checkLegacy(d, o)
+	if fault := kinds.ConfigFault(o); fault != nil {
+		m.fault(d, fault.Field, "%s", fault.Detail)
+	}
+}
+
+func (m *manifests) checkLegacy(d document, o *v1alpha1.PluginInstallation) {
+	var legacy v1alpha1.LegacyManifest
+	if o.Spec.Manifest.Legacy != nil {
+		legacy = *o.Spec.Manifest.Legacy
+	}
+	for i, resource := range legacy.APIRead {
+		if _, ok := contract.ParseLegacyCapability(contract.LegacyReadPrefix + string(resource)); !ok {
+			m.fault(d, fmt.Sprintf("spec.manifest.legacy.apiRead[%d]", i), "%q is no resource that v1 reads", resource)
+		}
+	}
+	for i, resource := range legacy.APIWrite {
+		if _, ok := contract.ParseLegacyCapability(contract.LegacyWritePrefix + string(resource)); !ok {
+			m.fault(d, fmt.Sprintf("spec.manifest.legacy.apiWrite[%d]", i), "%q is no resource that v1 writes", resource)
+		}
+	}
+	for i, pattern := range legacy.Events {
+		field := fmt.Sprintf("spec.manifest.legacy.events[%d]", i)
+		if fault := contract.CheckEventPattern(field, pattern); fault != nil {
+			m.fault(d, field, "%s", fault.Detail)
+		}
+	}
+	if o.Spec.Compatibility == nil {
+		return
+	}
+	grant := func(field string, g v1alpha1.CompatibilityGrant) {
+		if !uuidForm.MatchString(g.InstallationID) {
+			m.fault(d, field+".installationID", "%q is no lower-case UUID", g.InstallationID)
+		}
+		if g.ApprovedBy == "" {
+			m.fault(d, field+".approvedBy", "is missing: who grants this?")
+		}
+	}
+	for i, writer := range o.Spec.Compatibility.LegacyWriters {
+		field := fmt.Sprintf("spec.compatibility.legacyWriters[%d]", i)
+		grant(field, writer.CompatibilityGrant)
+		if !slices.Contains(legacy.APIWrite, writer.Resource) {
+			m.fault(d, field+".resource", "%q isn't declared in spec.manifest.legacy.apiWrite", writer.Resource)
+		}
+	}
+	if o.Spec.Compatibility.ImplicitExpectNone != nil {
+		grant("spec.compatibility.implicitExpectNone", *o.Spec.Compatibility.ImplicitExpectNone)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,9 +18,11 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/configschema"
 )
 
 // The bounds of a package, as plugins' own installer has them.
@@ -150,12 +153,13 @@ func compareSums(sums map[string]string, list string) error {
 // authority: other parts of Kandev read them.
 var elsewhere = []string{
 	"api_version", "display_name", "description", "author", "categories", "icon", "repo_url", "base_url", "endpoints",
-	"runtime", "webhooks", "actions", "repository_providers", "reference_sources", "auth_providers", "config_schema",
+	"runtime", "webhooks", "actions", "repository_providers", "reference_sources", "auth_providers",
 	"agent_tools", "ui", "automation_conditions", "executor_providers", "distribution",
 }
 
 // The names that packages use, and the IDs that they mean here. Where one name has
-// covered several rights, all of them are listed.
+// covered several rights, all of them are listed. The names that v1 methods ask for
+// are declared for those besides.
 var (
 	shippedReads = map[string][]contract.Capability{
 		"tasks": {contract.ReadTasks}, "sessions": {contract.ReadSessions}, "workspaces": {contract.ReadWorkspaces},
@@ -178,6 +182,10 @@ type parsedPackage struct {
 	// from says for each ID which declarations of the package stand behind it.
 	from     map[contract.Capability][]string
 	required contract.CapabilitySet
+	// legacy is what it declares for v1 methods, by the same words.
+	legacy v1alpha1.LegacyManifest
+	// configSchema is the JSON text of the schema of its configuration, if any.
+	configSchema []byte
 	// ignored are fields of other parts of Kandev, leftOut those that --without
 	// names.
 	ignored, leftOut []string
@@ -260,6 +268,8 @@ func (tr *translator) top(node *yaml.Node) {
 			tr.minimum(value)
 		case key.Value == "capabilities":
 			tr.capabilities(value)
+		case key.Value == "config_schema":
+			tr.configSchema(value)
 		case slices.Contains(elsewhere, key.Value):
 			tr.parsed.ignored = append(tr.parsed.ignored, key.Value)
 		default:
@@ -306,10 +316,22 @@ func (tr *translator) capabilities(node *yaml.Node) {
 		switch {
 		case tr.skipped(field), off:
 		case key.Value == "api_read":
-			tr.names(field, value, shippedReads)
+			tr.names(field, value, shippedReads, contract.LegacyReadPrefix, func(name string) {
+				tr.parsed.legacy.APIRead = appendNew(tr.parsed.legacy.APIRead, v1alpha1.LegacyReadResource(name))
+			})
 		case key.Value == "api_write":
-			tr.names(field, value, shippedWrites)
-		case slices.Contains([]string{"events", "state", "secrets", "agent_invoke", "auth", "user_state", "agent_conversation", "executor_provider"}, key.Value):
+			tr.names(field, value, shippedWrites, contract.LegacyWritePrefix, func(name string) {
+				tr.parsed.legacy.APIWrite = appendNew(tr.parsed.legacy.APIWrite, v1alpha1.LegacyWriteResource(name))
+			})
+		case key.Value == "events":
+			tr.events(field, value)
+		case key.Value == "state":
+			tr.parsed.legacy.State = tr.yes(field, value)
+		case key.Value == "secrets":
+			tr.parsed.legacy.Secrets = tr.yes(field, value)
+		case key.Value == "agent_invoke":
+			tr.parsed.legacy.AgentInvoke = tr.yes(field, value)
+		case slices.Contains([]string{"auth", "user_state", "agent_conversation", "executor_provider"}, key.Value):
 			tr.fault(key, field, "no capability of this Host stands for it")
 		default:
 			tr.fault(key, field, "is no capability that this tool knows")
@@ -317,7 +339,9 @@ func (tr *translator) capabilities(node *yaml.Node) {
 	}
 }
 
-func (tr *translator) names(field string, node *yaml.Node, known map[string][]contract.Capability) {
+// names takes a list of resources. A name stands for capabilities, for a v1
+// declaration, or for both.
+func (tr *translator) names(field string, node *yaml.Node, known map[string][]contract.Capability, prefix string, legacy func(string)) {
 	if node.Kind != yaml.SequenceNode {
 		tr.fault(node, field, "is no list")
 		return
@@ -332,16 +356,77 @@ func (tr *translator) names(field string, node *yaml.Node, known map[string][]co
 			continue
 		}
 		capabilities, ok := known[item.Value]
-		if !ok {
+		_, isLegacy := contract.ParseLegacyCapability(prefix + item.Value)
+		if !ok && !isLegacy {
 			tr.fault(item, full, "no capability of this Host stands for it")
 			continue
 		}
-		for _, c := range capabilities {
-			declared := strings.TrimPrefix(full, "capabilities.")
-			if !slices.Contains(tr.parsed.from[c], declared) {
-				tr.parsed.from[c] = append(tr.parsed.from[c], declared)
-			}
+		if isLegacy {
+			legacy(item.Value)
 		}
+		for _, c := range capabilities {
+			tr.parsed.from[c] = appendNew(tr.parsed.from[c], strings.TrimPrefix(full, "capabilities."))
+		}
+	}
+}
+
+func appendNew[T comparable](list []T, value T) []T {
+	if slices.Contains(list, value) {
+		return list
+	}
+	return append(list, value)
+}
+
+func (tr *translator) events(field string, node *yaml.Node) {
+	if node.Kind != yaml.SequenceNode {
+		tr.fault(node, field, "is no list")
+		return
+	}
+	for _, item := range node.Content {
+		full := field + "." + item.Value
+		if item.Kind != yaml.ScalarNode {
+			tr.fault(item, field, "holds something that is no pattern")
+			continue
+		}
+		if tr.skipped(full) {
+			continue
+		}
+		if fault := contract.CheckEventPattern(full, item.Value); fault != nil {
+			tr.fault(item, full, "%s", fault.Detail)
+			continue
+		}
+		tr.parsed.legacy.Events = appendNew(tr.parsed.legacy.Events, item.Value)
+	}
+	if len(tr.parsed.legacy.Events) > contract.MaxEventPatterns {
+		tr.fault(node, field, "lists more than %d patterns", contract.MaxEventPatterns)
+	}
+}
+
+// yes takes a flag that isn't false.
+func (tr *translator) yes(field string, node *yaml.Node) bool {
+	if node.Kind != yaml.ScalarNode || node.Value != "true" {
+		tr.fault(node, field, "is neither true nor false")
+		return false
+	}
+	return true
+}
+
+func (tr *translator) configSchema(node *yaml.Node) {
+	if node.Tag == "!!null" {
+		return
+	}
+	var decoded any
+	err := node.Decode(&decoded)
+	if err == nil {
+		tr.parsed.configSchema, err = json.Marshal(decoded)
+	}
+	if err != nil {
+		tr.fault(node, "config_schema", "can't be read: %s", firstLine(err))
+		return
+	}
+	if _, fault := configschema.Compile(tr.parsed.configSchema); fault != nil {
+		field := strings.Replace(fault.Field, "spec.manifest.configSchema", "config_schema", 1)
+		tr.faults = append(tr.faults, fmt.Sprintf("%s:%d: %s: %s", tr.file, node.Line, field, fault.Detail))
 	}
 }
 
@@ -375,6 +460,12 @@ func (p *parsedPackage) spec() v1alpha1.PluginInstallationSpec {
 			Reason: "The package declares " + strings.Join(p.from[c], ", ") + ".",
 		})
 	}
+	if legacy := p.legacy; len(legacyNames(&legacy)) > 0 {
+		spec.Manifest.Legacy = &legacy
+	}
+	if p.configSchema != nil {
+		spec.Manifest.ConfigSchema = &apiextensionsv1.JSON{Raw: p.configSchema}
+	}
 	return spec
 }
 
@@ -390,6 +481,7 @@ func (p *parsedPackage) explain(t *tool) {
 	} else {
 		table(t.ErrOut, rows)
 	}
+	p.explainLegacy(t)
 	if len(p.leftOut) > 0 {
 		fmt.Fprintln(t.ErrOut, "Left out, as you asked:", strings.Join(p.leftOut, ", "))
 	}

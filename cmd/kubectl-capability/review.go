@@ -230,6 +230,11 @@ func (t *tool) show(ctx context.Context, c *cluster, s subject) error {
 		}
 	}
 	fmt.Fprintln(w)
+	if rows := legacyRows(s.installation); len(rows) > 0 {
+		fmt.Fprintln(w)
+		table(w, rows)
+		t.hintWriters(s.installation)
+	}
 	if s.approval != nil {
 		for _, gate := range s.approval.Status.Gates {
 			fmt.Fprintf(w, "\n%s %s: %s\n", paint.red("Gate"), gate.Type, gate.Message)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -457,7 +458,12 @@ func TestTranslate(t *testing.T) {
 	}{
 		"an unknown field":      {"webhooks:", "permissions:", "manifest.yaml:9: permissions: is no field", []string{"permissions"}, "permissions"},
 		"an unknown capability": {"state: false", "root: true", "manifest.yaml:7: capabilities.root: is no capability", []string{"capabilities.root"}, "capabilities.root"},
-		"state":                 {"state: false", "state: true", "manifest.yaml:7: capabilities.state: no capability", []string{"capabilities.state"}, "capabilities.state"},
+		"user state":            {"state: false", "user_state: true", "manifest.yaml:7: capabilities.user_state: no capability", []string{"capabilities.user_state"}, "capabilities.user_state"},
+		"state of its own kind": {"state: false", "state: sometimes", "manifest.yaml:7: capabilities.state: is neither", []string{"capabilities.state"}, "capabilities.state"},
+		"an event of all":       {"events: []", "events: [task.>]", "manifest.yaml:8: capabilities.events.task.>: is no pattern", []string{"capabilities.events.task.>"}, "capabilities.events.task.>"},
+		"events as a text":      {"events: []", "events: task.*", "manifest.yaml:8: capabilities.events: is no list", nil, ""},
+		"a schema that is none": {"webhooks:", "config_schema: {properties: {a: {type: text}}}\nwebhooks:", "manifest.yaml:9: config_schema.properties.a.type: must be one of", []string{"config_schema"}, "config_schema"},
+		"a schema of a word":    {"webhooks:", "config_schema: {$ref: x}\nwebhooks:", "manifest.yaml:9: config_schema.$ref: is a keyword", []string{"config_schema"}, "config_schema"},
 		"a name without an ID":  {"change_requests", "usage", "manifest.yaml:5: capabilities.api_read.usage: no capability", []string{"capabilities.api_read.usage"}, "capabilities.api_read.usage"},
 		"a wildcard":            {"[tasks, execution]", "['*']", "capabilities.api_write.*: no capability", nil, ""},
 		"no list":               {"[tasks, execution]", "tasks", "manifest.yaml:6: capabilities.api_write: is no list", nil, ""},
@@ -489,6 +495,163 @@ func TestTranslate(t *testing.T) {
 	}
 	if _, err := translate("manifest.yaml", []byte(shipped), []string{"capabilities.secrets"}); err == nil {
 		t.Error("it left out what isn't there")
+	}
+}
+
+// The words of a package that v1 methods ask for are declared for those, whether or
+// not a capability has the same word.
+func TestTranslateForV1(t *testing.T) {
+	const text = `id: kandev.standup
+version: 1.4.0
+capabilities:
+  api_read: [tasks, agent_profiles, change_requests, tasks]
+  api_write: [interactions, tasks, execution]
+  events: [task.*, "plugin.kandev.standup.done", task.*]
+  state: true
+  secrets: true
+  agent_invoke: true
+config_schema:
+  type: object
+  properties:
+    days: {type: integer, minimum: 1}
+    token: {type: string, secret: true}
+`
+	p, err := translate("manifest.yaml", []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := p.spec()
+	want := &v1alpha1.LegacyManifest{
+		APIRead: []v1alpha1.LegacyReadResource{"tasks", "agent_profiles"}, APIWrite: []v1alpha1.LegacyWriteResource{"interactions", "tasks"},
+		Events: []string{"task.*", "plugin.kandev.standup.done"}, State: true, Secrets: true, AgentInvoke: true,
+	}
+	if !reflect.DeepEqual(spec.Manifest.Legacy, want) {
+		t.Errorf("got %+v, want %+v", spec.Manifest.Legacy, want)
+	}
+	if p.declared() != contract.SetOf(contract.ReadTasks, contract.ReadChangeRequests, contract.WriteTasks, contract.WriteTaskRelations,
+		contract.WriteTaskRuns, contract.WriteSessions, contract.WriteTaskTransitions) {
+		t.Errorf("capabilities %v", p.declared())
+	}
+	if got := string(spec.Manifest.ConfigSchema.Raw); got != `{"properties":{"days":{"minimum":1,"type":"integer"},"token":{"secret":true,"type":"string"}},"type":"object"}` {
+		t.Errorf("schema %s", got)
+	}
+	plain, err := translate("manifest.yaml", []byte("id: a\nversion: '1'\ncapabilities: {api_read: [change_requests], state: false}\n"), nil)
+	if err != nil || plain.spec().Manifest.Legacy != nil || plain.spec().Manifest.ConfigSchema != nil {
+		t.Errorf("a package without v1: %+v, %v", plain.spec(), err)
+	}
+}
+
+func TestV1OfAnInstallation(t *testing.T) {
+	const id, other = "3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77", "00000000-0000-4000-8000-000000000000"
+	o := &v1alpha1.PluginInstallation{}
+	if rows := legacyRows(o); rows != nil {
+		t.Errorf("without v1: %v", rows)
+	}
+	o.Status.InstallationID = id
+	o.Spec.Manifest.Legacy = &v1alpha1.LegacyManifest{
+		APIRead: []v1alpha1.LegacyReadResource{"tasks"}, APIWrite: v1alpha1.LegacyWriteResources(), Events: []string{"task.*"},
+	}
+	grant := func(id string) v1alpha1.CompatibilityGrant {
+		return v1alpha1.CompatibilityGrant{InstallationID: id, ApprovedBy: "ada"}
+	}
+	o.Spec.Compatibility = &v1alpha1.Compatibility{
+		LegacyWriters:      []v1alpha1.LegacyWriter{{Resource: "tasks", CompatibilityGrant: grant(id)}, {Resource: "messages", CompatibilityGrant: grant(other)}},
+		ImplicitExpectNone: new(grant(other)),
+	}
+	want := [][]string{
+		{"BY V1, IN EVERY WORKSPACE", "WORKS", "WHY NOT"}, {"api_read:tasks", "yes", ""}, {"api_write:tasks", "yes", ""},
+		{"api_write:messages", "no", "granted to another installation"}, {"api_write:interactions", "no", "not granted"},
+		{"event task.*", "yes", ""}, {"compat.implicitExpectNone", "no", "granted to another installation"},
+	}
+	if rows := legacyRows(o); !reflect.DeepEqual(rows, want) {
+		t.Errorf("got %v", rows)
+	}
+	if lacks := lacksWriters(o); !slices.Equal(lacks, []v1alpha1.LegacyWriteResource{"messages", "interactions"}) {
+		t.Errorf("lacks %v", lacks)
+	}
+	o.Spec.Manifest.Legacy.APIWrite = []v1alpha1.LegacyWriteResource{"messages"}
+	if gone := keepDeclared(o); !slices.Equal(gone, []string{"legacy.write:tasks"}) || len(o.Spec.Compatibility.LegacyWriters) != 1 {
+		t.Errorf("gone %v, left %+v", gone, o.Spec.Compatibility.LegacyWriters)
+	}
+	o.Spec.Suspend = true
+	for _, row := range legacyRows(o)[1:] {
+		if row[1] != "no" || row[2] != "Suspended" {
+			t.Errorf("suspended: %v", row)
+		}
+	}
+}
+
+func TestAPatchToCopyEndsNoQuotation(t *testing.T) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	o := &v1alpha1.PluginInstallation{ObjectMeta: metav1.ObjectMeta{Name: "sample"}}
+	o.Status.InstallationID = "3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77"
+	o.Spec.Manifest.Legacy = &v1alpha1.LegacyManifest{APIWrite: []v1alpha1.LegacyWriteResource{"tasks", "messages"}}
+	o.Spec.Compatibility = &v1alpha1.Compatibility{LegacyWriters: []v1alpha1.LegacyWriter{
+		{Resource: "tasks", CompatibilityGrant: v1alpha1.CompatibilityGrant{InstallationID: o.Status.InstallationID, ApprovedBy: "x'; echo #"}},
+	}}
+	(&tool{IOStreams: streams}).hintWriters(o)
+	if got := out.String(); strings.Count(got, "'") != 2 || !strings.Contains(got, `x\u0027; echo #`) || !strings.Contains(got, `"messages"`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestMoreByV1IsAWideningForCI(t *testing.T) {
+	for _, c := range []struct {
+		change installationChange
+		code   int
+		says   string
+	}{
+		{installationChange{Kind: "Changed"}, exitDone, "Nothing changes."},
+		{installationChange{Kind: "Changed", V1Stops: []string{"state"}}, exitNarrows, "1 installation that may do less by v1."},
+		{installationChange{Kind: "Changed", V1Starts: []string{"api_read:tasks"}, V1Stops: []string{"state"}}, exitWidens,
+			"1 installation that may do more by v1, 1 installation that may do less by v1."},
+	} {
+		r := difference{Installations: []installationChange{c.change}}
+		if r.code() != c.code || r.summary() != c.says {
+			t.Errorf("%+v: exit code %d, %s", c.change, r.code(), r.summary())
+		}
+	}
+	text := installationChange{Kind: "Changed", V1Starts: []string{"api_read:tasks"}, V1Stops: []string{"event task.*"}}.sentence()
+	if text != "changed: may in addition, by v1 and in every workspace: api_read:tasks; may no longer, by v1: event task.*" {
+		t.Error(text)
+	}
+}
+
+func TestManifestsOfV1AreCheckedLikeTheSchemaDoes(t *testing.T) {
+	const manifest = `apiVersion: plugins.kandev.ai/v1alpha1
+kind: PluginInstallation
+metadata:
+  name: standup
+spec:
+  pluginID: kandev.standup
+  version: 1.4.0
+  serviceAccountRef: {namespace: plugin-standup, name: standup}
+  manifest:
+    legacy: {apiRead: [tasks], apiWrite: [tasks], events: [task.*]}
+    configSchema: {properties: {days: {type: integer, minimum: 1}}}
+  config: {days: 2}
+  compatibility:
+    legacyWriters:
+    - {resource: tasks, installationID: 3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77, approvedBy: ada}
+`
+	for name, c := range map[string]struct{ old, text, says string }{
+		"as it is":              {"", "", ""},
+		"a read of nothing":     {"apiRead: [tasks]", "apiRead: [usage]", `:10: spec.manifest.legacy.apiRead[0]: "usage" is no resource`},
+		"a write of nothing":    {"apiWrite: [tasks]", "apiWrite: [tasks, usage]", `:10: spec.manifest.legacy.apiWrite[1]: "usage" is no resource`},
+		"an event of all":       {"task.*", "task.>", ":10: spec.manifest.legacy.events[0]: is no pattern"},
+		"a grant too many":      {"apiWrite: [tasks]", "apiWrite: []", `:15: spec.compatibility.legacyWriters[0].resource: "tasks" isn't declared`},
+		"a grant to nobody":     {"3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77", "standup", `:15: spec.compatibility.legacyWriters[0].installationID: "standup" is no`},
+		"a grant by nobody":     {", approvedBy: ada", "", ":15: spec.compatibility.legacyWriters[0].approvedBy: is missing"},
+		"a value out of bounds": {"days: 2", "days: 0", ":12: spec.config.days: should be greater"},
+		"a schema that is none": {"type: integer", "type: whole", ":11: spec.manifest.configSchema.properties.days.type: must be one of"},
+	} {
+		m := parseManifests([]source{{"f", []byte(strings.Replace(manifest, c.old, c.text, 1))}}, "")
+		switch {
+		case c.says == "" && len(m.faults) > 0:
+			t.Errorf("%s: %v", name, m.faults)
+		case c.says != "" && (len(m.faults) != 1 || !strings.Contains(m.faults[0].String(), c.says)):
+			t.Errorf("%s: %v, want %s", name, m.faults, c.says)
+		}
 	}
 }
 

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/controllers/kinds"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+)
+
+// v1 as people see it: what a manifest declares works in every workspace at once and
+// no approval is asked, but for writers, which a platform administrator grants.
+
+// legacyNames lists what a manifest declares for v1, by the words that plugins know.
+func legacyNames(m *v1alpha1.LegacyManifest) []string {
+	if m == nil {
+		return nil
+	}
+	o := &v1alpha1.PluginInstallation{Spec: v1alpha1.PluginInstallationSpec{Manifest: v1alpha1.PluginManifest{Legacy: m}}}
+	terms := kinds.LegacyOf(o)
+	return append(terms.Declared.Names(), eventNames(terms)...)
+}
+
+func eventNames(terms authority.LegacyTerms) []string {
+	names := make([]string, len(terms.Events))
+	for i, pattern := range terms.Events {
+		names[i] = "event " + pattern
+	}
+	slices.Sort(names)
+	return names
+}
+
+// explainLegacy shows what the package's words mean for v1.
+func (p *parsedPackage) explainLegacy(t *tool) {
+	names := legacyNames(&p.legacy)
+	if len(names) == 0 {
+		return
+	}
+	rows := [][]string{{"BY V1, IN EVERY WORKSPACE", "NEEDS"}}
+	for _, name := range names {
+		needs := "nothing more"
+		if resource, ok := strings.CutPrefix(name, contract.LegacyWritePrefix); ok {
+			needs = "a grant of " + v1alpha1.LegacyWriterPrefix + resource
+		}
+		rows = append(rows, []string{name, needs})
+	}
+	fmt.Fprintln(t.ErrOut)
+	table(t.ErrOut, rows)
+	fmt.Fprintln(t.ErrOut)
+}
+
+// worksByV1 lists what v1 calls of an installation may do.
+func worksByV1(o *v1alpha1.PluginInstallation) []string {
+	terms := kinds.LegacyOf(o)
+	works := append((terms.Declared&^contract.LegacyWriters | terms.Writers).Names(), eventNames(terms)...)
+	if terms.ImplicitExpectNone {
+		works = append(works, v1alpha1.CompatImplicitExpectNone)
+	}
+	return works
+}
+
+// legacyRows are the v1 declarations of an installation, none for one without.
+func legacyRows(o *v1alpha1.PluginInstallation) [][]string {
+	works := worksByV1(o)
+	names := legacyNames(o.Spec.Manifest.Legacy)
+	for _, name := range works {
+		names = appendNew(names, name)
+	}
+	if granted := o.Spec.Compatibility; granted != nil && granted.ImplicitExpectNone != nil {
+		names = appendNew(names, v1alpha1.CompatImplicitExpectNone)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	rows := [][]string{{"BY V1, IN EVERY WORKSPACE", "WORKS", "WHY NOT"}}
+	for _, name := range names {
+		switch {
+		case o.Spec.Suspend:
+			rows = append(rows, []string{name, "no", string(v1alpha1.GateSuspended)})
+		case slices.Contains(works, name):
+			rows = append(rows, []string{name, "yes", ""})
+		case slices.ContainsFunc(kinds.OtherGrants(o), func(field string) bool { return strings.HasSuffix(field, grantOf(name)) }):
+			rows = append(rows, []string{name, "no", "granted to another installation"})
+		default:
+			rows = append(rows, []string{name, "no", "not granted"})
+		}
+	}
+	return rows
+}
+
+// grantOf is how the field of a name's grant ends.
+func grantOf(name string) string {
+	if resource, ok := strings.CutPrefix(name, contract.LegacyWritePrefix); ok {
+		return ".legacyWriters[" + resource + "]"
+	}
+	return ".implicitExpectNone"
+}
+
+// lacksWriters lists the declared writers that aren't granted.
+func lacksWriters(o *v1alpha1.PluginInstallation) []v1alpha1.LegacyWriteResource {
+	if o.Spec.Manifest.Legacy == nil {
+		return nil
+	}
+	terms := kinds.LegacyOf(o)
+	var lacks []v1alpha1.LegacyWriteResource
+	for _, resource := range o.Spec.Manifest.Legacy.APIWrite {
+		c, ok := contract.ParseLegacyCapability(contract.LegacyWritePrefix + string(resource))
+		if ok && !terms.Writers.Has(c) {
+			lacks = append(lacks, resource)
+		}
+	}
+	return lacks
+}
+
+// hintWriters says how the v1 writers are granted that aren't.
+func (t *tool) hintWriters(o *v1alpha1.PluginInstallation) {
+	lacks := lacksWriters(o)
+	if len(lacks) == 0 || o.Status.InstallationID == "" {
+		return
+	}
+	var writers []v1alpha1.LegacyWriter
+	if o.Spec.Compatibility != nil {
+		for _, writer := range o.Spec.Compatibility.LegacyWriters {
+			if !slices.Contains(lacks, writer.Resource) {
+				writers = append(writers, writer)
+			}
+		}
+	}
+	names := make([]string, len(lacks))
+	for i, resource := range lacks {
+		names[i] = v1alpha1.LegacyWriterPrefix + string(resource)
+		writers = append(writers, v1alpha1.LegacyWriter{Resource: resource, CompatibilityGrant: v1alpha1.CompatibilityGrant{
+			InstallationID: o.Status.InstallationID, ApprovedBy: "YOUR-NAME",
+		}})
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"compatibility": map[string]any{"legacyWriters": writers}}})
+	if err != nil {
+		return // what it is made of has no way to fail
+	}
+	// Nobody's name may end the quotation that it is shown in.
+	quotable := strings.ReplaceAll(string(patch), "'", `\u0027`)
+	fmt.Fprintf(t.Out, "Not granted to its v1 writers: %s. Who holds approve on those grants them:\n  kubectl patch plugininstallation %s --type=merge -p '%s'\n",
+		strings.Join(names, ", "), o.Name, quotable)
+}
+
+// keepDeclared takes the grants away that a manifest no longer declares, and returns
+// what went.
+func keepDeclared(o *v1alpha1.PluginInstallation) []string {
+	if o.Spec.Compatibility == nil {
+		return nil
+	}
+	var gone []string
+	o.Spec.Compatibility.LegacyWriters = slices.DeleteFunc(o.Spec.Compatibility.LegacyWriters, func(w v1alpha1.LegacyWriter) bool {
+		declared := o.Spec.Manifest.Legacy != nil && slices.Contains(o.Spec.Manifest.Legacy.APIWrite, w.Resource)
+		if !declared {
+			gone = append(gone, v1alpha1.LegacyWriterPrefix+string(w.Resource))
+		}
+		return !declared
+	})
+	return gone
+}
