@@ -352,17 +352,33 @@ func TestI1_BadTokens(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			refusedBy(t, w.auth, test.token, test.why)
+			if err := w.auth.Refuses(test.token); !errors.Is(err, identity.ErrUnauthenticated) {
+				t.Errorf("at once: %v", err)
+			}
 			if n := w.reviewer.reviews.Load(); n != 0 {
 				t.Errorf("%d reviews: such a token must not reach the API server", n)
 			}
 		})
 	}
+	t.Run("what only the API server can tell", func(t *testing.T) {
+		for _, token := range []string{good, string(altered)} {
+			if err := w.auth.Refuses(token); err != nil {
+				t.Errorf("refused at once: %v", err)
+			}
+		}
+		if n := w.reviewer.reviews.Load(); n != 0 {
+			t.Errorf("%d reviews", n)
+		}
+	})
 	t.Run("altered signature", func(t *testing.T) {
 		for range 3 {
 			refusedBy(t, w.auth, string(altered), "does not accept the token")
 		}
 		if n := w.reviewer.reviews.Load(); n != 1 {
 			t.Errorf("%d reviews of one refused token, want 1", n)
+		}
+		if err := w.auth.Refuses(string(altered)); !errors.Is(err, identity.ErrUnauthenticated) {
+			t.Errorf("the next time: %v", err)
 		}
 	})
 	t.Run("expired", func(t *testing.T) {

@@ -156,6 +156,25 @@ func (a *Authenticator) Authenticate(ctx context.Context, bearer string) (Princi
 	return principal, err
 }
 
+// Refuses says at once, by what this process knows and without asking anybody, that
+// a bearer token proves nothing at this moment; nil says that Authenticate has to
+// look. Its errors are those of Authenticate.
+func (a *Authenticator) Refuses(bearer string) error {
+	now := a.now()
+	key := keyOf(bearer)
+	if _, ok := a.tokens.get(key, now); ok {
+		return nil
+	}
+	said, err := a.claims(key, bearer, now)
+	if err == nil && !a.refusals.left(said.account, now) {
+		err = unavailable(CauseCrowded, errFlooded)
+	}
+	if err != nil {
+		a.observer.Refused(causeOf(err))
+	}
+	return err
+}
+
 func (a *Authenticator) authenticate(ctx context.Context, bearer string) (Principal, error) {
 	now := a.now()
 	key := keyOf(bearer)
@@ -236,17 +255,8 @@ func (a *Authenticator) checkPrincipal(ctx context.Context, account Account, acc
 // token says of itself must hold first, so that only a token of a registered
 // ServiceAccount with a running pod costs a review.
 func (a *Authenticator) verify(ctx context.Context, key tokenKey, bearer string, now time.Time) (*verified, error) {
-	said, err := parseClaims(bearer)
+	said, err := a.claims(key, bearer, now)
 	if err != nil {
-		return nil, &failure{CauseShape, ErrUnauthenticated, err}
-	}
-	if !now.Before(said.expires) {
-		return nil, refuse(CauseExpired, "the token has expired")
-	}
-	if why, ok := a.refused.get(key, now); ok {
-		return nil, refuse(CauseReview, why)
-	}
-	if _, err := a.registered(said.account, said.accountUID); err != nil {
 		return nil, err
 	}
 	if err := a.checkPrincipal(ctx, said.account, said.accountUID, said.podName, said.podUID, now); err != nil {
@@ -256,6 +266,23 @@ func (a *Authenticator) verify(ctx context.Context, key tokenKey, bearer string,
 		return nil, unavailable(CauseCrowded, errFlooded)
 	}
 	return a.ask(ctx, key, bearer, said)
+}
+
+// claims returns what a token that is not in memory says of itself, unless that is
+// refused already.
+func (a *Authenticator) claims(key tokenKey, bearer string, now time.Time) (claims, error) {
+	said, err := parseClaims(bearer)
+	if err != nil {
+		return claims{}, &failure{CauseShape, ErrUnauthenticated, err}
+	}
+	if !now.Before(said.expires) {
+		return claims{}, refuse(CauseExpired, "the token has expired")
+	}
+	if why, ok := a.refused.get(key, now); ok {
+		return claims{}, refuse(CauseReview, why)
+	}
+	_, err = a.registered(said.account, said.accountUID)
+	return said, err
 }
 
 // ask puts the question about a token to the API server, together with everyone

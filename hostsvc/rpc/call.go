@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -137,6 +138,9 @@ func unsupported(field string) *admission.Refusal {
 // identity.ErrUnauthenticated or identity.ErrUnavailable.
 type Authenticator interface {
 	Authenticate(ctx context.Context, bearer string) (identity.Principal, error)
+	// Refuses says at once, without asking anybody, that a token proves nothing;
+	// nil says that Authenticate has to look.
+	Refuses(bearer string) error
 }
 
 // door is what every call comes through: who calls, how many at once, and what
@@ -251,6 +255,24 @@ func (d *door) enter(ctx context.Context, row *method) (context.Context, *call, 
 	return context.WithValue(d.begin(ctx, c), callKey{}, c), c, nil
 }
 
+// tap turns bad tokens away before there is a call: on the reader of their own
+// connection and one after the other, so that whoever sends thousands of them a
+// second waits behind himself and nobody else does.
+func (d *door) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	row, guarded, err := d.find(info.FullMethodName)
+	if err != nil || !guarded {
+		return ctx, nil //nolint:nilerr // it is found out, and answered, behind
+	}
+	bearer, ok := bearerIn(info.Header.Get("authorization"))
+	if !ok {
+		return nil, errUnauthenticated
+	}
+	if err := d.identity.Refuses(bearer); err != nil {
+		return nil, d.unknown(ctx, row, err)
+	}
+	return ctx, nil
+}
+
 func (d *door) unknown(ctx context.Context, row *method, err error) error {
 	answer, level := errNoIdentity, slog.LevelWarn
 	if errors.Is(err, identity.ErrUnauthenticated) {
@@ -264,7 +286,10 @@ func (d *door) unknown(ctx context.Context, row *method, err error) error {
 
 // bearerOf returns the one bearer token of a call.
 func bearerOf(ctx context.Context) (string, bool) {
-	values := metadata.ValueFromIncomingContext(ctx, "authorization")
+	return bearerIn(metadata.ValueFromIncomingContext(ctx, "authorization"))
+}
+
+func bearerIn(values []string) (string, bool) {
 	if len(values) != 1 {
 		return "", false
 	}

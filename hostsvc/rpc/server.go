@@ -152,7 +152,7 @@ func NewServer(config Config) (*Server, error) {
 	}
 	s := &Server{
 		grpc: grpc.NewServer(append(transport,
-			grpc.UnaryInterceptor(door.unary), grpc.StreamInterceptor(door.stream))...),
+			grpc.InTapHandle(door.tap), grpc.UnaryInterceptor(door.unary), grpc.StreamInterceptor(door.stream))...),
 		health: health.NewServer(), ready: config.Ready, log: config.Log, drainTime: config.DrainTime,
 		drained: door.drained,
 	}

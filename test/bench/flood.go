@@ -1,13 +1,20 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,9 +45,9 @@ const (
 )
 
 // measureFlood measures what 10,000 bad tokens a second cost a client with a
-// good one: the 99th percentile of its reads, in the same process as the flood's
-// senders, the Host and, in the issuer's place, the API server, against the same
-// without the flood.
+// good one: the 99th percentile of its reads, in the same process as the Host and,
+// in the issuer's place, the API server, against the same without the flood. Who
+// floods is a process of its own on the same machine: its garbage is not the Host's.
 func measureFlood(ctx context.Context, m *measurement) error {
 	b, err := newBench()
 	if err != nil {
@@ -64,13 +71,10 @@ func (m *measurement) flood(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	flooders := make([]pluginv1.HostClient, floodConnections)
-	for i := range flooders {
-		if flooders[i], err = b.anonymous(h.address); err != nil {
-			return err
-		}
+	f, err := b.flooder(ctx, h.address, bad)
+	if err != nil {
+		return err
 	}
-	f := &flood{clients: flooders, tokens: bad}
 	var ratios, quiet, flooded []float64
 	sent := int64(0)
 	for range m.pairs {
@@ -78,14 +82,13 @@ func (m *measurement) flood(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		stop := f.begin(ctx)
-		during, err := m.goodReads(ctx, h.client)
-		n, floodErr := stop()
-		if err != nil {
+		if err := f.begin(); err != nil {
 			return err
 		}
-		if floodErr != nil {
-			return floodErr
+		during, err := m.goodReads(ctx, h.client)
+		n, floodErr := f.end()
+		if err := errors.Join(err, floodErr); err != nil {
+			return err
 		}
 		sent += n
 		ratios = append(ratios, during.Seconds()/before.Seconds())
@@ -174,6 +177,113 @@ func (b *bench) badTokens() ([]string, error) {
 
 // unsigned is a token up to its signature.
 func unsigned(token string) string { return token[:strings.LastIndexByte(token, '.')+1] }
+
+// flooder is the process that floods.
+type flooder struct {
+	orders  io.Writer
+	answers *bufio.Scanner
+}
+
+// The process's orders, one a line; it answers each with a line.
+const (
+	orderBegin = "begin"
+	orderEnd   = "end"
+)
+
+// flooder starts the process, which ends with its standard input.
+func (b *bench) flooder(ctx context.Context, address string, tokens []string) (*flooder, error) {
+	if err := os.WriteFile(filepath.Join(b.dir, "tokens"), []byte(strings.Join(tokens, "\n")), 0o600); err != nil {
+		return nil, fmt.Errorf("write the bad tokens: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	process := exec.CommandContext(ctx, self, "-flood", address, "-flood-folder", b.dir)
+	process.Stderr = os.Stderr
+	orders, err := process.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("connect to the flood: %w", err)
+	}
+	answers, err := process.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("connect to the flood: %w", err)
+	}
+	if err := process.Start(); err != nil {
+		return nil, fmt.Errorf("start the flood: %w", err)
+	}
+	b.later(func() error {
+		if err := errors.Join(orders.Close(), process.Wait()); err != nil {
+			return fmt.Errorf("end the flood: %w", err)
+		}
+		return nil
+	})
+	return &flooder{orders: orders, answers: bufio.NewScanner(answers)}, nil
+}
+
+func (f *flooder) order(what string) (answer string, err error) {
+	if _, err := fmt.Fprintln(f.orders, what); err != nil {
+		return "", fmt.Errorf("tell the flood to %s: %w", what, err)
+	}
+	if !f.answers.Scan() {
+		return "", fmt.Errorf("tell the flood to %s: it is gone: %w", what, f.answers.Err())
+	}
+	return f.answers.Text(), nil
+}
+
+func (f *flooder) begin() error {
+	_, err := f.order(orderBegin)
+	return err
+}
+
+// end returns how many tokens were sent. One that was accepted is an error.
+func (f *flooder) end() (sent int64, err error) {
+	answer, err := f.order(orderEnd)
+	if err != nil {
+		return 0, err
+	}
+	if sent, err = strconv.ParseInt(answer, 10, 64); err != nil {
+		return 0, fmt.Errorf("the flood: %s", answer)
+	}
+	return sent, nil
+}
+
+// floodFrom is the process that floods: it sends at a steady rate between the
+// orders to begin and to end.
+func floodFrom(ctx context.Context, address, folder string, orders io.Reader, answers io.Writer) error {
+	text, err := os.ReadFile(filepath.Join(folder, "tokens"))
+	if err != nil {
+		return fmt.Errorf("read the bad tokens: %w", err)
+	}
+	b := &bench{roots: x509.NewCertPool()}
+	certificate, err := os.ReadFile(filepath.Join(folder, "tls.crt"))
+	if err != nil || !b.roots.AppendCertsFromPEM(certificate) {
+		return fmt.Errorf("read the Host's certificate: %w", err)
+	}
+	f := &flood{tokens: strings.Split(string(text), "\n"), clients: make([]pluginv1.HostClient, floodConnections)}
+	for i := range f.clients {
+		if f.clients[i], err = b.anonymous(address); err != nil {
+			return b.close(err)
+		}
+	}
+	var end func() (int64, error)
+	for lines := bufio.NewScanner(orders); lines.Scan(); {
+		answer := ""
+		switch lines.Text() {
+		case orderBegin:
+			end = f.begin(ctx)
+		case orderEnd:
+			sent, err := end()
+			if answer = strconv.FormatInt(sent, 10); err != nil {
+				answer = err.Error()
+			}
+		}
+		if _, err := fmt.Fprintln(answers, answer); err != nil {
+			return b.close(fmt.Errorf("answer: %w", err))
+		}
+	}
+	return b.close(nil)
+}
 
 // flood sends bad tokens at a steady rate.
 type flood struct {

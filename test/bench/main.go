@@ -15,9 +15,19 @@ func main() {
 	pairs := flag.Int("pairs", 11, "pairs of slices for each figure")
 	slice := flag.Duration("slice", 400*time.Millisecond, "length of one slice")
 	profile := flag.String("profile", "", "write a CPU profile of the measured figures to this file")
+	flood := flag.String("flood", "", "be the process that floods the Host at this address; used by this program itself")
+	folder := flag.String("flood-folder", "", "where that process finds its tokens and the certificate")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if *flood != "" {
+		if err := floodFrom(ctx, *flood, *folder, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: flood:", err)
+			stop()
+			os.Exit(1) //nolint:gocritic // stop has been called
+		}
+		return
+	}
 	m := &measurement{pairs: *pairs, slice: *slice}
 	if err := m.run(ctx, flag.Args(), *profile); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
