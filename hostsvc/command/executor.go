@@ -46,6 +46,8 @@ type Tx interface {
 	// assigns Version and the hashes.
 	Append(entry journal.Entry) error
 	TaskTx
+	RelationTx
+	TransitionTx
 }
 
 // Command is one domain command with its payload.

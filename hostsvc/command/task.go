@@ -27,6 +27,9 @@ type TaskTx interface {
 	SlotHolders(stepID string) (int, error)
 	// LastPosition is the highest position among a step's tasks, -1 for none.
 	LastPosition(stepID string) (int32, error)
+	// QueuedTasks lists the tasks that wait for a slot of a step, those that wait
+	// longest first, at most limit.
+	QueuedTasks(stepID string, limit int) ([]domain.Task, error)
 }
 
 // The outbox events of tasks.

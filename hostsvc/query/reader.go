@@ -33,6 +33,8 @@ type Snapshot interface {
 	Head(workspaceID string) (newest, oldest domain.Version, err error)
 	TopologySnapshot
 	TaskSnapshot
+	RelationSnapshot
+	TransitionSnapshot
 	SessionSnapshot
 	MessageSnapshot
 	InteractionSnapshot

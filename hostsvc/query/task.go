@@ -19,14 +19,15 @@ type TaskSnapshot interface {
 }
 
 // TaskFilter narrows a list of tasks. Every given part must match; an empty
-// part matches everything.
+// part matches everything. Tasks of the config mode are in no list.
 type TaskFilter struct {
 	WorkflowIDs []string
 	States      []string
 	// Parent selects the children of one task; a pointer to "" selects tasks
 	// without a parent.
-	Parent          *string
-	IncludeArchived bool
+	Parent           *string
+	IncludeEphemeral bool
+	IncludeArchived  bool
 }
 
 // Check returns the first fault of the filter.

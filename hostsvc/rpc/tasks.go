@@ -55,7 +55,7 @@ func filterOf(filter *pluginv1.TaskFilter) query.TaskFilter {
 	}
 	return query.TaskFilter{
 		WorkflowIDs: filter.GetWorkflowIds(), States: filter.GetStates(), Parent: filter.ParentId,
-		IncludeArchived: filter.GetIncludeArchived(),
+		IncludeEphemeral: filter.GetIncludeEphemeral(), IncludeArchived: filter.GetIncludeArchived(),
 	}
 }
 

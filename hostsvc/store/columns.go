@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 )
@@ -50,4 +51,25 @@ func nullable(text string) any {
 		return nil
 	}
 	return text
+}
+
+// encodeDetails and decodeDetails are the stored form of what a row holds beside
+// its columns: a JSON object, "" for an empty one.
+func encodeDetails(details any) (string, error) {
+	text, err := json.Marshal(details)
+	if err != nil {
+		return "", err //nolint:wrapcheck // the caller says of what
+	}
+	if string(text) == "{}" {
+		return "", nil
+	}
+	return string(text), nil
+}
+
+func decodeDetails(r Row, column int, details any) error {
+	text := r.Text(column)
+	if text == "" {
+		return nil
+	}
+	return json.Unmarshal([]byte(text), details) //nolint:wrapcheck // the caller says of what
 }

@@ -25,7 +25,8 @@ const (
 var prunedTables = []struct{ table, key string }{
 	{"tasks_closed", "id"}, {"workflow_steps_closed", "workflow_id"}, {"workflows_closed", "id"},
 	{"workspaces_closed", "workspace_id"}, {"sessions_closed", "id"}, {"messages_closed", "id"}, {"interactions_closed", "id"},
-	{"inbox_closed", "item"},
+	{"inbox_closed", "item"}, {"task_relations_closed", "name"}, {"pending_transitions_closed", "sort_key"},
+	{"repositories_closed", "id"},
 }
 
 // Prune removes the closed versions that only lists begun before olderThan can

@@ -11,10 +11,17 @@ import (
 // SeedTx inserts what a workspace starts with. It sets the workspace ID and
 // the version of everything itself.
 type SeedTx interface {
+	// Workspace describes the workspace, whose row may be there already from its
+	// binding.
 	Workspace(workspace domain.Workspace) error
 	Workflow(workflow domain.Workflow) error
 	WorkflowStep(step domain.WorkflowStep) error
 	Task(task domain.Task) error
+	Relation(relation domain.TaskRelation) error
+	PendingTransition(pending domain.PendingTransition) error
+	// StepTransition appends to the ledger, whose number of the row is the store's.
+	StepTransition(transition domain.StepTransition) error
+	Repository(repository domain.Repository) error
 }
 
 // Seed inserts into a workspace what fn says, as one commit in the workspace's
@@ -48,7 +55,11 @@ type seedTx struct{ tx *tx }
 // Workspace implements SeedTx.
 func (s seedTx) Workspace(w domain.Workspace) error {
 	w.ID, w.Version = s.tx.workspace, s.tx.Version()
-	return s.tx.insertWorkspace(w)
+	exists, err := s.tx.workspaceExists()
+	if err != nil {
+		return err
+	}
+	return s.tx.writeWorkspace(w, exists)
 }
 
 // Workflow implements SeedTx.

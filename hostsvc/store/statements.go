@@ -79,3 +79,21 @@ func writeParameters(b *strings.Builder, first, n int) {
 		b.WriteString("$" + strconv.Itoa(first+i))
 	}
 }
+
+// writeIn writes the condition that a column has one of the values, whose
+// arguments it appends. A list of values is padded to a power of two by repeating
+// its last one, so that few different statements are ever prepared. No values is
+// no condition.
+func writeIn(b *strings.Builder, args []any, column string, values []string) []any {
+	if len(values) == 0 {
+		return args
+	}
+	size := padded(len(values))
+	b.WriteString(" AND " + column + " IN (")
+	writeParameters(b, len(args)+1, size)
+	b.WriteString(")")
+	for i := range size {
+		args = append(args, values[min(i, len(values)-1)])
+	}
+	return args
+}

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kandev/plugin-host/hostsvc/domain"
@@ -13,18 +14,17 @@ var (
 	taskNames = []string{
 		"workspace_id", "id", "workflow_id", "workflow_step_id", "position", "title", "description", "state",
 		"priority", "parent_id", "labels", "external_id", "source", "wip_admitted", "queued_for_step_id", "queued_at",
-		"created_at", "updated_at", "started_at", "completed_at", "archived_at", "version",
+		"created_at", "updated_at", "started_at", "completed_at", "archived_at", "version", "ephemeral", "config_mode",
+		"origin", "slot", "details",
 	}
-	taskColumns   = strings.Join(taskNames[1:], ", ")
-	insertTaskRow = insert("tasks", taskNames)
-	updateTaskRow = update("tasks", taskNames, 2)
-	closeTaskRow  = closeVersion("tasks", taskNames, 2)
+	taskColumns = strings.Join(taskNames[1:], ", ")
+	taskTable   = newVersioned("task", "tasks", taskNames, 2)
 
 	// contentNames are the columns that no index but the key covers: writing
 	// another one rewrites its index, changed or not.
 	contentNames = []string{
-		"workspace_id", "id", "title", "description", "state", "priority", "parent_id", "labels", "updated_at",
-		"started_at", "completed_at", "version",
+		"workspace_id", "id", "title", "description", "state", "priority", "labels", "updated_at", "started_at",
+		"completed_at", "version", "details",
 	}
 	updateTaskContent = update("tasks", contentNames, 2)
 
@@ -40,14 +40,54 @@ func scanTask(r Row, workspaceID string) (domain.Task, error) {
 		Priority: domain.TaskPriority(r.Text(7)), ParentID: r.Text(8), ExternalID: r.Text(10), Source: r.Text(11),
 		WIPAdmitted: r.Int(12) != 0, QueuedForStepID: r.Text(13), QueuedAt: nanoTime(r, 14), CreatedAt: nanoTime(r, 15),
 		UpdatedAt: nanoTime(r, 16), StartedAt: nanoTime(r, 17), CompletedAt: nanoTime(r, 18), ArchivedAt: nanoTime(r, 19),
-		Version: domain.Version(r.Int(20)),
+		Version: domain.Version(r.Int(20)), Ephemeral: r.Int(21) != 0, ConfigMode: r.Int(22) != 0, Origin: r.Text(23),
 	}
 	if labels := r.Text(9); labels != "" {
 		if err := json.Unmarshal([]byte(labels), &t.Labels); err != nil {
 			return domain.Task{}, fmt.Errorf("decode the labels of task %s: %w", t.ID, err)
 		}
 	}
+	var d taskDetails
+	if err := decodeDetails(r, 25, &d); err != nil {
+		return domain.Task{}, fmt.Errorf("decode the details of task %s: %w", t.ID, err)
+	}
+	d.fill(&t)
 	return t, nil
+}
+
+// taskDetails are the fields of a task that nothing is selected by.
+type taskDetails struct {
+	Identifier             string                   `json:"identifier,omitempty"`
+	Autopilot              bool                     `json:"autopilot,omitempty"`
+	ProjectID              string                   `json:"project_id,omitempty"`
+	AssigneeUserID         string                   `json:"assignee_user_id,omitempty"`
+	AssigneeAgentProfileID string                   `json:"assignee_agent_profile_id,omitempty"`
+	StartWhenUnblocked     bool                     `json:"start_when_unblocked,omitempty"`
+	Repositories           []domain.TaskRepository  `json:"repositories,omitempty"`
+	PullRequests           []domain.TaskPullRequest `json:"pull_requests,omitempty"`
+	Metadata               domain.Object            `json:"metadata,omitempty"`
+}
+
+func (d taskDetails) fill(t *domain.Task) {
+	t.Identifier, t.Autopilot, t.ProjectID, t.StartWhenUnblocked = d.Identifier, d.Autopilot, d.ProjectID, d.StartWhenUnblocked
+	t.AssigneeUserID, t.AssigneeAgentProfileID = d.AssigneeUserID, d.AssigneeAgentProfileID
+	t.Repositories, t.PullRequests, t.Metadata = d.Repositories, d.PullRequests, d.Metadata
+}
+
+func detailsOfTask(t domain.Task) (string, error) {
+	if t.Identifier == "" && !t.Autopilot && t.ProjectID == "" && t.AssigneeUserID == "" && t.AssigneeAgentProfileID == "" &&
+		!t.StartWhenUnblocked && len(t.Repositories) == 0 && len(t.PullRequests) == 0 && len(t.Metadata) == 0 {
+		return "", nil // most of them, and encoding costs as much as a statement
+	}
+	text, err := encodeDetails(taskDetails{
+		Identifier: t.Identifier, Autopilot: t.Autopilot, ProjectID: t.ProjectID, AssigneeUserID: t.AssigneeUserID,
+		AssigneeAgentProfileID: t.AssigneeAgentProfileID, StartWhenUnblocked: t.StartWhenUnblocked,
+		Repositories: t.Repositories, PullRequests: t.PullRequests, Metadata: t.Metadata,
+	})
+	if err != nil {
+		return "", fmt.Errorf("encode the details of task %s: %w", t.ID, err)
+	}
+	return text, nil
 }
 
 func labelsText(t domain.Task) (string, error) {
@@ -67,7 +107,8 @@ func placedAlike(a, b domain.Task) bool {
 	return a.ID == b.ID && a.WorkflowID == b.WorkflowID && a.WorkflowStepID == b.WorkflowStepID && a.Position == b.Position &&
 		a.ExternalID == b.ExternalID && a.Source == b.Source && a.WIPAdmitted == b.WIPAdmitted &&
 		a.QueuedForStepID == b.QueuedForStepID && a.QueuedAt.Equal(b.QueuedAt) && a.CreatedAt.Equal(b.CreatedAt) &&
-		a.ArchivedAt.Equal(b.ArchivedAt)
+		a.ArchivedAt.Equal(b.ArchivedAt) && a.Ephemeral == b.Ephemeral && a.ConfigMode == b.ConfigMode &&
+		a.Origin == b.Origin && a.ParentID == b.ParentID
 }
 
 func taskArgs(t domain.Task) ([]any, error) {
@@ -75,11 +116,15 @@ func taskArgs(t domain.Task) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	details, err := detailsOfTask(t)
+	if err != nil {
+		return nil, err
+	}
 	return []any{
 		t.WorkspaceID, t.ID, t.WorkflowID, t.WorkflowStepID, int64(t.Position), t.Title, t.Description, string(t.State),
 		string(t.Priority), t.ParentID, labels, t.ExternalID, t.Source, flag(t.WIPAdmitted), t.QueuedForStepID,
 		nanos(t.QueuedAt), nanos(t.CreatedAt), nanos(t.UpdatedAt), nanos(t.StartedAt), nanos(t.CompletedAt),
-		nanos(t.ArchivedAt), int64(t.Version),
+		nanos(t.ArchivedAt), int64(t.Version), flag(t.Ephemeral), flag(t.ConfigMode), t.Origin, flag(t.HoldsSlot()), details,
 	}, nil
 }
 
@@ -113,7 +158,7 @@ func (t *tx) InsertTask(task domain.Task) error {
 	if err != nil {
 		return err
 	}
-	return t.later(nil, "insert a task", insertTaskRow, args...)
+	return t.later(nil, "insert a task", taskTable.insert, args...)
 }
 
 // UpdateTask implements command.TaskTx.
@@ -121,38 +166,36 @@ func (t *tx) UpdateTask(task domain.Task) error {
 	if err := t.own("task", task.ID, task.WorkspaceID, task.Version); err != nil {
 		return err
 	}
-	err := t.later(nil, "close a version of a task", closeTaskRow, task.WorkspaceID, task.ID, int64(task.Version))
+	err := t.later(nil, "close a version of a task", taskTable.close, task.WorkspaceID, task.ID, int64(task.Version))
 	if err != nil {
 		return err
 	}
-	id := task.ID // all that check keeps of it
-	one := func(rows int64) error {
-		if rows != 1 {
-			return fmt.Errorf("update task %s: it has %d current rows: %w", id, rows, ErrWorkspaceBound)
-		}
-		return nil
-	}
+	one := t.one("task")
 	if t.read.Version != 0 && placedAlike(t.read, task) {
 		labels, err := labelsText(task)
 		if err != nil {
 			return err
 		}
+		details, err := detailsOfTask(task)
+		if err != nil {
+			return err
+		}
 		return t.later(one, "update a task", updateTaskContent, task.WorkspaceID, task.ID, task.Title, task.Description,
-			string(task.State), string(task.Priority), task.ParentID, labels, nanos(task.UpdatedAt), nanos(task.StartedAt),
-			nanos(task.CompletedAt), int64(task.Version))
+			string(task.State), string(task.Priority), labels, nanos(task.UpdatedAt), nanos(task.StartedAt),
+			nanos(task.CompletedAt), int64(task.Version), details)
 	}
 	args, err := taskArgs(task)
 	if err != nil {
 		return err
 	}
 	t.read = domain.Task{}
-	return t.later(one, "update a task", updateTaskRow, args...)
+	return t.later(one, "update a task", taskTable.update, args...)
 }
 
 // SlotHolders implements command.TaskTx.
 func (t *tx) SlotHolders(stepID string) (n int, err error) {
 	err = t.query("count the slots of a step", `SELECT count(*) FROM tasks
-		WHERE workspace_id = $1 AND workflow_step_id = $2 AND wip_admitted = 1 AND archived_at IS NULL`,
+		WHERE workspace_id = $1 AND workflow_step_id = $2 AND slot = 1`,
 		func(r Row) error { n = int(r.Int(0)); return nil }, t.workspace, stepID)
 	return n, err
 }
@@ -186,33 +229,63 @@ func (s *snapshot) Tasks(workspaceID string, filter query.TaskFilter, asOf domai
 		func(t domain.Task) string { return t.ID }, args...)
 }
 
-// taskFilter appends the filter's conditions and arguments. A list of values
-// is padded to a power of two by repeating its last one, so that few different
-// statements are ever prepared.
+// taskFilter appends the filter's conditions and arguments.
 func taskFilter(filter query.TaskFilter, args []any) (string, []any) {
 	var b strings.Builder
-	in := func(column string, values []string) {
-		if len(values) == 0 {
-			return
-		}
-		size := 1
-		for size < len(values) {
-			size *= 2
-		}
-		b.WriteString(" AND " + column + " IN (")
-		writeParameters(&b, len(args)+1, size)
-		b.WriteString(")")
-		for i := range size {
-			args = append(args, values[min(i, len(values)-1)])
-		}
-	}
-	in("workflow_id", filter.WorkflowIDs)
-	in("state", filter.States)
+	args = writeIn(&b, args, "workflow_id", filter.WorkflowIDs)
+	args = writeIn(&b, args, "state", filter.States)
 	if filter.Parent != nil {
-		in("parent_id", []string{*filter.Parent})
+		args = writeIn(&b, args, "parent_id", []string{*filter.Parent})
+	}
+	b.WriteString(" AND config_mode = 0")
+	if !filter.IncludeEphemeral {
+		b.WriteString(" AND ephemeral = 0")
 	}
 	if !filter.IncludeArchived {
 		b.WriteString(" AND archived_at IS NULL")
 	}
 	return b.String(), args
 }
+
+// DeleteTask implements legacy.TaskTx.
+func (t *tx) DeleteTask(task domain.Task) error {
+	if err := t.own("task", task.ID, task.WorkspaceID, t.Version()); err != nil {
+		return err
+	}
+	t.read = domain.Task{}
+	return t.removeOne(taskTable, task.WorkspaceID, task.ID)
+}
+
+const selectQueued = ` FROM tasks WHERE workspace_id = $1 AND queued_for_step_id = $2 AND queued_for_step_id <> ''
+	AND archived_at IS NULL AND ephemeral = 0 ORDER BY COALESCE(queued_at, 0), id LIMIT $3`
+
+// QueuedTasks implements command.TaskTx.
+func (t *tx) QueuedTasks(stepID string, limit int) (tasks []domain.Task, err error) {
+	err = t.query("list the tasks that wait for a step", `SELECT `+taskColumns+selectQueued, t.taskRows(&tasks), t.workspace, stepID, int64(limit))
+	return tasks, err
+}
+
+func (t *tx) taskRows(tasks *[]domain.Task) func(Row) error {
+	return func(r Row) error {
+		task, err := scanTask(r, t.workspace)
+		*tasks = append(*tasks, task)
+		return err
+	}
+}
+
+// ChildTasks implements legacy.TaskTx.
+func (t *tx) ChildTasks(parentIDs []string) (tasks []domain.Task, err error) {
+	for part := range slices.Chunk(parentIDs, idsAtOnce) {
+		var b strings.Builder
+		args := writeIn(&b, []any{t.workspace}, "parent_id", part)
+		err = t.query("list the children of tasks",
+			`SELECT `+taskColumns+` FROM tasks WHERE workspace_id = $1 AND parent_id <> ''`+b.String(), t.taskRows(&tasks), args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return tasks, nil
+}
+
+// idsAtOnce is how many IDs one statement asks for at most.
+const idsAtOnce = 256
