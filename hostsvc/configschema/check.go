@@ -28,11 +28,11 @@ func (s *Schema) Check(config []byte, secrets []string) *contract.FieldError {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if s != nil && s.secrets[name] {
-			return wrong(fieldConfig+"."+name, "is a secret: refer to it in %s and take the value out", fieldSecrets)
+			return wrong(fieldConfig+"."+name, "is a secret: refer to it in %s and take the value out", fieldRefs)
 		}
 	}
 	for _, name := range secrets {
-		field := fieldSecrets + "[" + name + "]"
+		field := fieldRefs + "[" + name + "]"
 		if _, twice := values[name]; twice {
 			return wrong(field, "has a value in %s too", fieldConfig)
 		}
@@ -45,7 +45,7 @@ func (s *Schema) Check(config []byte, secrets []string) *contract.FieldError {
 	}
 	for _, name := range s.required {
 		if s.secrets[name] && !slices.Contains(secrets, name) {
-			return wrong(fieldSecrets, "%s is required and missing", name)
+			return wrong(fieldRefs, "%s is required and missing", name)
 		}
 	}
 	for _, name := range secrets {
@@ -80,7 +80,7 @@ func faultOf(err error) *contract.FieldError {
 		fault.Field = typed.Name
 	}
 	// A member that may not be there is blamed on its object.
-	if match := named.FindStringSubmatch(fault.Detail); match != nil && strings.HasPrefix(match[1], fault.Field) {
+	if match := named.FindStringSubmatch(fault.Detail); len(match) == 2 && strings.HasPrefix(match[1], fault.Field) {
 		fault.Field = match[1]
 	}
 	fault.Detail = strings.TrimPrefix(fault.Detail, fault.Field+" in body ")

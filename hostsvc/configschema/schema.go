@@ -24,9 +24,9 @@ const (
 
 // The fields that faults name.
 const (
-	fieldSchema  = "spec.manifest.configSchema"
-	fieldConfig  = "spec.config"
-	fieldSecrets = "spec.secretRefs"
+	fieldSchema = "spec.manifest.configSchema"
+	fieldConfig = "spec.config"
+	fieldRefs   = "spec.secretRefs"
 )
 
 // Schema is what a configuration must be. The zero value, and nil, take every

@@ -57,7 +57,7 @@ func (c cluster) rights(t *testing.T) {
 	for _, name := range []string{workspace, other} {
 		c.createNamespace(t, name, nil)
 	}
-	for _, role := range []string{"installer", "viewer", "auditor", "human-policy", "workspace-binder", "metrics-reader"} {
+	for _, role := range []string{"installer", "viewer", "auditor", "human-policy", "workspace-binder", "metrics-reader", "compatibility-approver"} {
 		c.kubectl(t, "create", "clusterrolebinding", "rights-"+role, "--clusterrole=plugin-host-"+role, "--user="+role)
 	}
 	for _, role := range []string{"approver", "revoker"} {
@@ -246,6 +246,17 @@ func (c cluster) rightsByName(t *testing.T, manager string, accounts []string, w
 		may(false, manager, accounts, workspace, approve, capabilities, id)
 	}
 	may(false, "approver", nil, workspace, approve, capabilities, "host.v2.write:everything")
+	compatibility := []string{v1alpha1.CompatImplicitExpectNone}
+	for _, resource := range v1alpha1.LegacyWriteResources() {
+		compatibility = append(compatibility, v1alpha1.LegacyWriterPrefix+string(resource))
+	}
+	for _, name := range compatibility {
+		may(true, "compatibility-approver", nil, "", approve, capabilities, name)
+		may(false, "approver", nil, workspace, approve, capabilities, name)
+		may(false, "installer", nil, "", approve, capabilities, name)
+		may(false, manager, accounts, "", approve, capabilities, name)
+	}
+	may(false, "compatibility-approver", nil, workspace, approve, capabilities, contract.WriteTasks.String())
 	for _, verb := range []string{"get", "update"} {
 		may(true, manager, accounts, namespace, verb, "configmaps", "plugin-host-store")
 		may(false, manager, accounts, namespace, verb, "configmaps", "another")
