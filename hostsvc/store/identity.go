@@ -124,13 +124,17 @@ func tombstoned(query func(row func(Row) error, args ...any) error, installation
 }
 
 // Tombstone marks an installation as uninstalled, for ever: no fence makes a
-// row of it Active again. It does nothing the second time.
+// row of it Active again, and what it kept is gone. It does nothing the second
+// time.
 func (s *Store) Tombstone(ctx context.Context, installationID string) error {
 	return s.run(ctx, installationLock(installationID), true, func(t *tx) error {
 		_, err := t.exec("tombstone an installation",
 			`INSERT INTO tombstones (installation_id, at) VALUES ($1, $2) ON CONFLICT (installation_id) DO NOTHING`,
 			installationID, t.store.now().UnixNano())
-		return err
+		if err != nil {
+			return err
+		}
+		return t.purge(installationID)
 	})
 }
 
