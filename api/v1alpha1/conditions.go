@@ -11,6 +11,9 @@ const (
 	// and its principal, and isn't suspended. On a PluginCapabilityApproval:
 	// what a human granted and the manifest declares works now.
 	ConditionReady = "Ready"
+	// ConditionWorkloadReady on a PluginInstallation with spec.workload: its pod
+	// runs and is ready. It says nothing about what the plugin may do.
+	ConditionWorkloadReady = "WorkloadReady"
 	// ConditionUpgradeReviewPending on a PluginInstallation: at least one
 	// workspace hasn't reviewed the manifest in force.
 	ConditionUpgradeReviewPending = "UpgradeReviewPending"
@@ -58,6 +61,28 @@ const (
 	ReasonHistoryLost = "HistoryLost"
 	// ReasonNotAccepted: Ready is false because Accepted is.
 	ReasonNotAccepted = "NotAccepted"
+)
+
+// Reasons of WorkloadReady on a PluginInstallation. The gate Suspended and
+// NotAccepted are reasons too: nothing runs then.
+const (
+	// ReasonRunning: the pod of the version in spec is ready.
+	ReasonRunning = "Running"
+	// ReasonStarting: it isn't yet.
+	ReasonStarting = "Starting"
+	// ReasonStuck: it has not become ready in ten minutes, or can't be made.
+	ReasonStuck = "Stuck"
+	// ReasonStopping: what ran ends, and nothing begins before that.
+	ReasonStopping = "Stopping"
+	// ReasonScaledToZero: spec.workload.replicas is 0.
+	ReasonScaledToZero = "ScaledToZero"
+	// ReasonForbidden: the Host may not run anything in the plugin's namespace.
+	ReasonForbidden = "Forbidden"
+	// ReasonRejected: the API server refuses what spec.workload asks for.
+	ReasonRejected = "Rejected"
+	// ReasonHostNotConfigured: the Host wasn't given what a pod needs: its CA, or
+	// the launcher's image.
+	ReasonHostNotConfigured = "HostNotConfigured"
 )
 
 // Reasons of UpgradeReviewPending.
@@ -148,6 +173,12 @@ const (
 	EventReasonUpgradeReview = "UpgradeReview"
 	// EventReasonReviewRequired: the spec asks for what only a human act grants.
 	EventReasonReviewRequired = "ReviewRequired"
+	// EventReasonWorkloadReady regards a PluginInstallation: the plugin's pod is
+	// ready.
+	EventReasonWorkloadReady = "WorkloadReady"
+	// EventReasonWorkloadNotReady: it isn't, or no longer; the note begins with the
+	// condition's reason.
+	EventReasonWorkloadNotReady = "WorkloadNotReady"
 	// EventReasonHistoryLost: a revision was published that the store doesn't
 	// have.
 	EventReasonHistoryLost = "HistoryLost"

@@ -78,6 +78,12 @@ type PluginInstallationSpec struct {
 	//
 	// +optional
 	Compatibility *Compatibility `json:"compatibility,omitempty"`
+
+	// workload is how the controllers run the plugin. Absent: they run nothing, and
+	// what they had run ends; somebody else makes the plugin's pods.
+	//
+	// +optional
+	Workload *Workload `json:"workload,omitempty"`
 }
 
 // PluginManifest is the part of a plugin's package that humans review and that
@@ -236,7 +242,8 @@ type PluginInstallationStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted, Ready and UpgradeReviewPending; at most 16.
+	// conditions are Accepted, Ready and UpgradeReviewPending, and WorkloadReady with
+	// spec.workload; at most 16.
 	//
 	// +optional
 	// +listType=map
