@@ -83,8 +83,8 @@ func (s *Supervisor) once(ctx context.Context) (answered bool, cause error) {
 	if err != nil {
 		return false, err
 	}
-	s.Log.Info("The plugin runs")
 	s.set(process.Conn())
+	s.Log.Info("The plugin runs")
 	defer func() {
 		s.set(nil)
 		process.Close()
