@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -390,8 +391,35 @@ func (f *fleet) storm(ctx context.Context, first, clients int) (p99 float64, err
 	for i, w := range writers {
 		latencies[i] = max(0, time.Duration(w.last.Load()-answered[i].Load()))
 	}
+	// The passes behind the holds are no part of what comes next.
+	if err := f.awaitRevoked(ctx, first); err != nil {
+		return 0, err
+	}
 	fmt.Printf("%d revocations by %d clients in %.1f s, %d writers: %s\n", stormRevocations, clients, took.Seconds(), stormWriters, spread(latencies))
 	return milliseconds(quantile(latencies, 0.99)), nil
+}
+
+// awaitRevoked waits until the status of what a storm revoked says so. It looks
+// rarely: a list of all approvals is work.
+func (f *fleet) awaitRevoked(ctx context.Context, first int) error {
+	err := wait.PollUntilContextTimeout(ctx, time.Second, scalePatience, false, func(ctx context.Context) (bool, error) {
+		var list v1alpha1.PluginCapabilityApprovalList
+		if err := f.world.API.List(ctx, &list); err != nil {
+			return false, fmt.Errorf("list the approvals: %w", err)
+		}
+		published := 0
+		for i := range list.Items {
+			o := &list.Items[i]
+			if o.Name >= pluginName(first) && o.Name < pluginName(first+stormRevocations/scaleWorkspaces) && o.Status.State == v1alpha1.StateRevoked {
+				published++
+			}
+		}
+		return published == stormRevocations, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until every revocation is published: %w", err)
+	}
+	return nil
 }
 
 // stormWriter writes one task of one workspace without pause.
