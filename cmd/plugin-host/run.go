@@ -25,6 +25,7 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
 	"github.com/kandev/plugin-host/hostsvc/command"
+	"github.com/kandev/plugin-host/hostsvc/events"
 	"github.com/kandev/plugin-host/hostsvc/identity"
 	"github.com/kandev/plugin-host/hostsvc/journal"
 	"github.com/kandev/plugin-host/hostsvc/legacy"
@@ -138,6 +139,10 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 		return err
 	}
 	recorded := ops.metrics.Receipts(receipts)
+	hub := events.NewHub(events.Config{
+		Store: durable, Rows: durable, View: seen, Legacy: seen, Receipts: recorded, Cursors: cursors, Now: time.Now,
+		NewAuditID: uuid.NewString, Log: log, Observer: ops.metrics,
+	})
 	server, err := rpc.NewServer(rpc.Config{
 		CertFile: s.tlsCertFile, KeyFile: s.tlsKeyFile, Identity: authenticator,
 		Reader: &query.Reader{
@@ -147,6 +152,7 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 			Store: durable, View: seen, Receipts: recorded, Now: time.Now, NewID: newID, NewAuditID: uuid.NewString,
 		},
 		Legacy: seen, V1: &legacy.Host{Store: durable.Legacy(), Now: time.Now, NewID: newID, NewAuditID: uuid.NewString},
+		Events: hub, Emitter: &command.Emitter{Store: durable, Now: time.Now, NewID: newID},
 		Now: time.Now, Log: log, Ready: ops.readiness.Check, Observer: ops.metrics, Tracer: ops.tracing.Calls(),
 	})
 	if err != nil {

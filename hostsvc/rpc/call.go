@@ -42,6 +42,10 @@ type call struct {
 	outcome Outcome
 	// span is nil where nothing is traced.
 	span trace.Span
+	// Of a stream: proven checks the caller again, answered ends the call that opened
+	// it.
+	proven   func(context.Context) error
+	answered func()
 }
 
 type callKey struct{}
@@ -188,28 +192,22 @@ func (d *door) unary(ctx context.Context, message any, info *grpc.UnaryServerInf
 	return handler(ctx, message)
 }
 
-// stream admits the streams of the services beside the Host. The Host itself
-// has none; one would have to check its caller at every message.
+// stream admits streams. Those of the services beside the Host have no caller, and
+// a place each; those of the Host are counted by installation, where they are
+// served.
 func (d *door) stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	_, guarded, err := d.find(info.FullMethod)
+	row, guarded, err := d.find(info.FullMethod)
 	if err != nil {
 		return err
 	}
 	if guarded {
-		return status.Errorf(codes.Unimplemented, "the Host serves no streams")
+		return d.hostStream(server, stream, row, info, handler)
 	}
 	select {
 	case d.streams <- struct{}{}:
 		defer func() { <-d.streams }()
-		ctx, cancel := context.WithCancel(stream.Context())
+		ctx, cancel := d.untilDrained(stream.Context())
 		defer cancel()
-		go func() {
-			select {
-			case <-d.drained:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
 		return handler(server, endingStream{stream, ctx})
 	default:
 		return status.Errorf(codes.ResourceExhausted, "too many streams are open")

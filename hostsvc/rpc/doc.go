@@ -4,6 +4,6 @@
 // from command and query. One file per namespace of the contract; registry.go
 // says what every RPC needs, outcome.go maps every outcome to the wire once.
 //
-// It imports contract, domain, authority, admission, command, query, identity
-// and the generated protobuf code; no Kubernetes client, no store.
+// It imports contract, domain, authority, admission, command, query, legacy,
+// events, identity and the generated protobuf code; no Kubernetes client, no store.
 package rpc

@@ -18,6 +18,9 @@ import (
 // nobody lets no one in.
 type nobody struct{}
 
+// Refuses leaves it to Authenticate.
+func (nobody) Refuses(string) error { return nil }
+
 func (nobody) Authenticate(context.Context, string) (identity.Principal, error) {
 	return identity.Principal{}, identity.ErrUnauthenticated
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/admission"
 	"github.com/kandev/plugin-host/hostsvc/certificate"
 	"github.com/kandev/plugin-host/hostsvc/command"
+	"github.com/kandev/plugin-host/hostsvc/events"
 	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/query"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
@@ -84,6 +85,10 @@ type Config struct {
 	// Legacy says what v1 calls are allowed; nil allows none. V1 serves them.
 	Legacy admission.LegacyView
 	V1     *legacy.Host
+	// Events are watched, and Emitter publishes what plugins say. nil serves no
+	// streams, and publishes nothing.
+	Events  *events.Hub
+	Emitter *command.Emitter
 	// MaxInFlight bounds each installation's calls in flight; 0 is
 	// DefaultMaxInFlight.
 	MaxInFlight int
@@ -119,6 +124,8 @@ type host struct {
 	reader   *query.Reader
 	executor *command.Executor
 	v1       *legacy.Host
+	events   *events.Hub
+	emitter  *command.Emitter
 	// operations is the service in the order of the shipped context.
 	operations []*method
 }
@@ -160,7 +167,8 @@ func NewServer(config Config) (*Server, error) {
 		s.drainTime = DefaultDrainTime
 	}
 	pluginv1.RegisterHostServer(s.grpc, &host{
-		reader: config.Reader, executor: config.Executor, v1: config.V1, operations: shippedOrder(registry.order),
+		reader: config.Reader, executor: config.Executor, v1: config.V1, events: config.Events, emitter: config.Emitter,
+		operations: shippedOrder(registry.order),
 	})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)

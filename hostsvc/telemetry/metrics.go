@@ -47,6 +47,8 @@ type Metrics struct {
 	receipts    map[bool]prometheus.Counter
 	receiptTime prometheus.Histogram
 
+	events eventMetrics
+
 	fenceTime *prometheus.HistogramVec
 	holdTime  *prometheus.HistogramVec
 	passTime  *prometheus.HistogramVec
@@ -78,7 +80,7 @@ type series struct {
 
 // NewMetrics registers the metrics.
 func NewMetrics(registerer prometheus.Registerer, now func() time.Time) (*Metrics, error) {
-	m := &Metrics{now: now, made: now(), registerer: registerer}
+	m := &Metrics{now: now, made: now(), registerer: registerer, events: newEventMetrics()}
 	m.known.Store(&map[outcome]series{})
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
@@ -109,7 +111,7 @@ func NewMetrics(registerer prometheus.Registerer, now func() time.Time) (*Metric
 	m.rows = newRowMetrics(now)
 	for _, collector := range []prometheus.Collector{
 		m.calls, m.callTime, refused, reviews, reviewTime, looks, lookTime, receipts, receiptTime, m.fenceTime, m.holdTime,
-		m.passTime, rounds, roundTime, watchLag, m.proven, m.ready, m.rows,
+		m.passTime, rounds, roundTime, watchLag, m.proven, m.ready, m.rows, m.events.streams, m.events.dropped, m.events.lag,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "lease_remaining_seconds",
 			Help: "What is left of the store's lease as this replica knows it; beyond it nothing commits. Negative: it has run out.",

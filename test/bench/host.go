@@ -27,6 +27,7 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/command"
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/events"
 	"github.com/kandev/plugin-host/hostsvc/fence"
 	"github.com/kandev/plugin-host/hostsvc/identity"
 	"github.com/kandev/plugin-host/hostsvc/journal"
@@ -253,6 +254,10 @@ func (b *bench) start(ctx context.Context, engine store.Engine, durable bool) (*
 		Store: s, View: view, Receipts: receipts, Now: time.Now, NewAuditID: uuid.NewString,
 		NewID: func() string { return uuid.Must(uuid.NewV7()).String() },
 	}
+	config.Events = events.NewHub(events.Config{
+		Store: s, Rows: s, View: view, Legacy: declared{view}, Receipts: receipts, Cursors: cursors, Now: time.Now,
+		NewAuditID: uuid.NewString, Log: config.Log, Observer: measured, Limits: events.Limits{Streams: watchers},
+	})
 	server, err := rpc.NewServer(config)
 	if err != nil {
 		return nil, err

@@ -73,6 +73,7 @@ var parts = []struct {
 	{"flood", measureFlood},
 	{"revoke", measureRevocation},
 	{"scale", measureScale},
+	{"events", measureEvents},
 }
 
 // run measures the named parts, all of them when none is named.

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
+	"github.com/kandev/plugin-host/hostsvc/store/sqlite"
+	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
+)
+
+const (
+	// watchers are the streams, a few on each connection.
+	watchers            = 200
+	watchersAConnection = 20
+	// eventWriters write as fast as they can for the rate; for the latency,
+	// pacedEvery is the pause between two commits.
+	eventWriters = 4
+	pacedEvery   = 50 * time.Millisecond
+)
+
+// declared are the installations of a bench: each declares task events.
+type declared struct{ *view.View }
+
+// Legacy implements admission.LegacyView.
+func (declared) Legacy(string) authority.Legacy {
+	return authority.Legacy{
+		FreshUntil: time.Now().Add(time.Hour), Installed: true,
+		LegacyTerms: authority.LegacyTerms{Events: []string{"task.*"}, Declared: contract.LegacyDeclarable},
+	}
+}
+
+// measureEvents measures streams of events over gRPC and TLS: how many are received
+// a second, by all of them together, while commands are committed as fast as they
+// come, and how long an event takes from the answer's commit to the last stream
+// while they come slowly. Neither has a bar.
+func measureEvents(ctx context.Context, m *measurement) error {
+	b, err := newBench()
+	if err != nil {
+		return err
+	}
+	return b.close(m.events(ctx, b))
+}
+
+func (m *measurement) events(ctx context.Context, b *bench) error {
+	engine, err := sqlite.Open(filepath.Join(b.dir, "host.db"))
+	if err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	h, err := b.start(ctx, engine, true)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	audience := &audience{begun: make(chan struct{}, watchers)}
+	var watching sync.WaitGroup
+	defer func() {
+		stop()
+		watching.Wait()
+	}()
+	for range watchers / watchersAConnection {
+		client, err := b.connect(h.address, b.bearer)
+		if err != nil {
+			return err
+		}
+		for range watchersAConnection {
+			watching.Go(func() {
+				if err := audience.watch(ctx, client); err != nil && ctx.Err() == nil {
+					audience.failure.Store(&err)
+				}
+			})
+		}
+	}
+	for range watchers {
+		select {
+		case <-audience.begun:
+		case <-time.After(30 * time.Second):
+			return errors.Join(errors.New("the streams don't begin"), audience.failed())
+		}
+	}
+	w := newWriters(h.client, h.version)
+	if err := m.eventLatency(ctx, w, audience); err != nil {
+		return err
+	}
+	return m.eventRate(ctx, w, audience)
+}
+
+// eventLatency commits slowly, and takes the time of each event at each stream.
+func (m *measurement) eventLatency(ctx context.Context, w *writers, audience *audience) error {
+	audience.measure.Store(true)
+	commits := 0
+	for end := time.Now().Add(time.Duration(m.pairs) * m.slice); time.Now().Before(end); commits++ {
+		if _, err := w.update(ctx, 0); err != nil {
+			return err
+		}
+		time.Sleep(pacedEvery)
+	}
+	if err := audience.await(int64(commits) * watchers); err != nil {
+		return err
+	}
+	audience.measure.Store(false)
+	latencies := audience.latencies
+	slices.Sort(latencies)
+	p99 := latencies[len(latencies)*99/100]
+	fmt.Printf("events on sqlite, %d streams, %d commits %v apart: from a commit to one stream %v at the median, %v at the 99th percentile, %v at most\n",
+		watchers, commits, pacedEvery, latencies[len(latencies)/2], p99, latencies[len(latencies)-1])
+	m.report(figure{name: "event_latency_p99", value: float64(p99.Microseconds()) / 1e3, unit: "ms"})
+	return nil
+}
+
+// eventRate commits as fast as it goes, and counts what arrives until everything has.
+func (m *measurement) eventRate(ctx context.Context, w *writers, audience *audience) error {
+	before := audience.received.Load()
+	begun := time.Now()
+	end := begun.Add(time.Duration(m.pairs) * m.slice)
+	var commits atomic.Int64
+	errs := make([]error, eventWriters)
+	var writing sync.WaitGroup
+	for worker := range eventWriters {
+		writing.Go(func() {
+			// What is in flight stays within what a stream may be behind.
+			for time.Now().Before(end) && errs[worker] == nil {
+				if commits.Load()*watchers-(audience.received.Load()-before) > 1000*watchers {
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				_, errs[worker] = w.update(ctx, worker)
+				commits.Add(1)
+			}
+		})
+	}
+	writing.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := audience.await(before + commits.Load()*watchers); err != nil {
+		return err
+	}
+	took := time.Since(begun).Seconds()
+	received := float64(audience.received.Load() - before)
+	fmt.Printf("events on sqlite, %d streams, %d writers: %.0f events a second were committed and %.0f received\n",
+		watchers, eventWriters, float64(commits.Load())/took, received/took)
+	m.report(figure{name: "events_per_s", value: received / took, unit: "1/s"})
+	return nil
+}
+
+// audience is all streams.
+type audience struct {
+	begun    chan struct{}
+	received atomic.Int64
+	failure  atomic.Pointer[error]
+	// measure: latencies are taken.
+	measure   atomic.Bool
+	mu        sync.Mutex
+	latencies []time.Duration
+}
+
+func (a *audience) failed() error {
+	if err := a.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (a *audience) watch(ctx context.Context, client pluginv1.HostClient) error {
+	stream, err := client.WatchEvents(ctx, &pluginv1.WatchEventsRequest{RequestId: "bench", Patterns: []string{"task.*"}})
+	if err != nil {
+		return fmt.Errorf("watch events: %w", err)
+	}
+	for first := true; ; first = false {
+		message, err := stream.Recv()
+		if err != nil {
+			return fmt.Errorf("read an event: %w", err)
+		}
+		if first {
+			a.begun <- struct{}{}
+		}
+		if message.GetEventId() == "" {
+			continue
+		}
+		if a.measure.Load() {
+			at, err := time.Parse(time.RFC3339Nano, message.GetOccurredAt())
+			if err != nil {
+				return fmt.Errorf("read an event: %w", err)
+			}
+			a.mu.Lock()
+			a.latencies = append(a.latencies, time.Since(at))
+			a.mu.Unlock()
+		}
+		a.received.Add(1)
+	}
+}
+
+// await waits until so many events have been received.
+func (a *audience) await(events int64) error {
+	for deadline := time.Now().Add(time.Minute); a.received.Load() < events; time.Sleep(time.Millisecond) {
+		if err := a.failed(); err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("of %d events, %d were received", events, a.received.Load())
+		}
+	}
+	return nil
+}
