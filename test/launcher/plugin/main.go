@@ -144,6 +144,12 @@ func (s *sample) HandleWebhook(ctx context.Context, r *pluginv1.WebhookRequest) 
 		return &pluginv1.WebhookResponse{Status: 204}, nil
 	case "state":
 		return s.state(ctx, query.Get("key"))
+	case "value":
+		return s.value(ctx, query.Get("key"))
+	case "emit":
+		return s.emit(ctx, query.Get("name"))
+	case "secret":
+		return s.secret(ctx)
 	case "tasks":
 		return s.tasks(ctx)
 	case "child":
@@ -177,6 +183,45 @@ func (s *sample) state(ctx context.Context, key string) (*pluginv1.WebhookRespon
 		return refusal(err)
 	}
 	return answer(map[string]any{"count": count + 1})
+}
+
+// value shows one value of the Host's state.
+func (s *sample) value(ctx context.Context, key string) (*pluginv1.WebhookResponse, error) {
+	host, err := s.hostClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	got, err := host.GetState(ctx, &pluginv1.GetStateRequest{Scope: "instance", Key: key})
+	if err != nil {
+		return refusal(err)
+	}
+	return answer(got.GetValue().AsMap())
+}
+
+func (s *sample) emit(ctx context.Context, name string) (*pluginv1.WebhookResponse, error) {
+	host, err := s.hostClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := structpb.NewStruct(map[string]any{"name": name})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := host.EmitEvent(ctx, &pluginv1.EmitEventRequest{EventName: name, Payload: payload}); err != nil {
+		return refusal(err)
+	}
+	return &pluginv1.WebhookResponse{Status: 204}, nil
+}
+
+func (s *sample) secret(ctx context.Context) (*pluginv1.WebhookResponse, error) {
+	host, err := s.hostClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := host.GetSecret(ctx, &pluginv1.GetSecretRequest{Key: "any"}); err != nil {
+		return refusal(err)
+	}
+	return &pluginv1.WebhookResponse{Status: 204}, nil
 }
 
 func (s *sample) tasks(ctx context.Context) (*pluginv1.WebhookResponse, error) {
