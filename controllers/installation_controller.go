@@ -32,6 +32,8 @@ type installationReconciler struct {
 	leader   *leader
 	proof    *proof
 	now      func() time.Time
+	// workload says how what runs the installation is, nil for nothing.
+	workload func(*v1alpha1.PluginInstallation) *metav1.Condition
 	passes   *requests[authority.Key]
 
 	mu sync.Mutex
@@ -101,6 +103,9 @@ func (r *installationReconciler) Reconcile(ctx context.Context, request reconcil
 	status.Conditions = []metav1.Condition{
 		acceptance, installationReady(acceptance, found.Suspended),
 		upgradeReview(unreviewed(approvals, found.ManifestDigest), found.ManifestDigest),
+	}
+	if c := r.workload(object); c != nil {
+		status.Conditions = append(status.Conditions, *c)
 	}
 	err = r.statuses.applyInstallation(ctx, object, status)
 	if errors.Is(err, fence.ErrConflict) {

@@ -280,7 +280,28 @@ func (r *recorder) status(object client.Object, before, after []metav1.Condition
 	if c := turned(before, after, lost, historyLost); c != nil {
 		r.condition(about, c, v1alpha1.EventReasonHistoryLost, "Refuse", c.Message)
 	}
+	if c := turned(before, after, v1alpha1.ConditionWorkloadReady, reasonIs); c != nil {
+		r.workload(about, meta.IsStatusConditionTrue(before, c.Type), c)
+	}
 }
+
+// workload tells each turn of what runs a plugin. That something that didn't run
+// starts or stops is no news.
+func (r *recorder) workload(about corev1.ObjectReference, ran bool, c *metav1.Condition) {
+	switch c.Reason {
+	case v1alpha1.ReasonStarting, v1alpha1.ReasonStopping:
+		if ran {
+			r.turn(about, false, c, v1alpha1.EventReasonWorkloadNotReady, "Run", c.Reason+": "+c.Message)
+		}
+	case v1alpha1.ReasonRunning:
+		r.turn(about, false, c, v1alpha1.EventReasonWorkloadReady, "Run", c.Message)
+	default:
+		wanted := c.Reason == string(v1alpha1.GateSuspended) || c.Reason == v1alpha1.ReasonScaledToZero
+		r.turn(about, !wanted, c, v1alpha1.EventReasonWorkloadNotReady, "Run", c.Reason+": "+c.Message)
+	}
+}
+
+func reasonIs(c *metav1.Condition) string { return c.Reason }
 
 func required(c *metav1.Condition) string {
 	if c.Status != metav1.ConditionTrue {
@@ -310,7 +331,11 @@ func turned(before, after []metav1.Condition, kind string, says func(*metav1.Con
 }
 
 func (r *recorder) condition(about corev1.ObjectReference, c *metav1.Condition, reason, action, text string) {
-	note := r.note(about, true, reason, action, text, c.Type, c.Reason, strconv.FormatInt(c.ObservedGeneration, 10), c.LastTransitionTime.UTC().String())
+	r.turn(about, true, c, reason, action, text)
+}
+
+func (r *recorder) turn(about corev1.ObjectReference, warn bool, c *metav1.Condition, reason, action, text string) {
+	note := r.note(about, warn, reason, action, text, c.Type, c.Reason, strconv.FormatInt(c.ObservedGeneration, 10), c.LastTransitionTime.UTC().String())
 	r.add(note.Namespace+"/"+note.Name, func(context.Context) (*eventsv1.Event, error) { return note, nil })
 }
 

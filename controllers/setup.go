@@ -8,8 +8,10 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/controllers/kinds"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
 	"github.com/kandev/plugin-host/hostsvc/fence"
@@ -78,6 +81,8 @@ type Options struct {
 	// EventRetention is how old an event of authority must be to be pruned from the
 	// API for its age, once the store has it; zero: none is.
 	EventRetention time.Duration
+	// Workloads are how plugins run that the controllers run.
+	Workloads Workloads
 	// Observer may be nil.
 	Observer Observer
 }
@@ -86,6 +91,7 @@ type Options struct {
 func AddToScheme(scheme *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, admissionregistrationv1.AddToScheme, eventsv1.AddToScheme, v1alpha1.AddToScheme,
+		appsv1.AddToScheme, networkingv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("register the kinds: %w", err)
@@ -100,6 +106,7 @@ func CacheOptions() cache.Options {
 	strip := cache.TransformStripManagedFields()
 	return cache.Options{
 		ReaderFailOnMissingInformer: true,
+		ByObject:                    workloadCache(),
 		DefaultTransform: func(object any) (any, error) {
 			if o, ok := object.(*metav1.PartialObjectMetadata); ok {
 				o.Labels = only(v1alpha1.LabelWorkspaceID, o.Labels)
@@ -236,9 +243,21 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	}); err != nil {
 		return err
 	}
+	userNamespaces, err := o.Workloads.userNamespaces(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	workloads := newWorkloads(objects, mgr.GetClient(), live, writer, lead, func() (*kinds.WorkloadHost, error) {
+		return o.Workloads.host(o.Namespace, userNamespaces)
+	}, func(name string) {
+		installations.add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	})
+	if err := addWorkloads(mgr, workloads); err != nil {
+		return err
+	}
 	return addInstallations(mgr, installations, &installationReconciler{
 		cluster: objects, cached: mgr.GetClient(), statuses: status, store: o.Store, leader: lead, proof: admitted, now: o.Now,
-		passes: passes, known: map[string]authority.Installation{},
+		workload: workloads.condition, passes: passes, known: map[string]authority.Installation{},
 	})
 }
 
