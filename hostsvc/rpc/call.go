@@ -34,6 +34,8 @@ var (
 type call struct {
 	principal identity.Principal
 	method    *method
+	// declared is what the manifest of a v1 caller declares.
+	declared contract.LegacySet
 	// crowded: the installation has its share of calls in flight already.
 	crowded bool
 	flight  *flight
@@ -62,7 +64,7 @@ type request struct {
 // none: an adapter that can be reached past the door must not answer.
 func requestOf(ctx context.Context, message proto.Message) request {
 	c, ok := ctx.Value(callKey{}).(*call)
-	if !ok {
+	if !ok || c.method.legacy {
 		panic("an exact call came past the door")
 	}
 	env := c.method.envelope(message)
