@@ -1,6 +1,11 @@
 package legacy
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kandev/plugin-host/hostsvc/domain"
+)
 
 // Kind is what kind of failure a v1 call has; the adapter has a code for each.
 type Kind int
@@ -32,4 +37,17 @@ func (f *Failure) Error() string { return f.Text }
 // fail makes a failure.
 func fail(kind Kind, format string, args ...any) *Failure {
 	return &Failure{Kind: kind, Text: fmt.Sprintf(format, args...)}
+}
+
+// ruled makes a failure of a refusal by a rule of the domain; any other error stays.
+func ruled(err error) error {
+	var refused *domain.RuleError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	kinds := map[domain.Fault]Kind{
+		domain.FaultInvalid: InvalidArgument, domain.FaultNotFound: NotFound, domain.FaultPrecondition: FailedPrecondition,
+		domain.FaultDenied: PermissionDenied,
+	}
+	return &Failure{Kind: kinds[refused.Fault], Text: refused.Text}
 }

@@ -45,6 +45,9 @@ type Store interface {
 // inside the function it was passed to only. Each aggregate's file declares its part.
 type Snapshot interface {
 	StoreEpoch() uint64
+	SessionSnapshot
+	MessageSnapshot
+	InteractionSnapshot
 }
 
 // Tx is one command's view of a write transaction, under the workspace's lock and
@@ -57,4 +60,5 @@ type Tx interface {
 	// Append adds the command's entry to the workspace's chain. The store assigns
 	// Version and the hashes.
 	Append(entry journal.Entry) error
+	MessageTx
 }

@@ -101,15 +101,14 @@ func (r *Reader) Messages(ctx context.Context, installationID string, m admissio
 }
 
 func sanitized(m domain.Message, level Sanitization) (SanitizedMessage, error) {
-	m.Content = m.Visible()
 	if level == ContentRemoved {
-		m.Content = ""
+		m.Content, m.MarkupBefore = "", ""
 	}
-	m.MarkupBefore = ""
 	digest, err := m.Digest()
 	if err != nil {
 		return SanitizedMessage{}, fmt.Errorf("digest a message: %w", err)
 	}
+	m.Content, m.MarkupBefore = m.Visible(), ""
 	return SanitizedMessage{Message: m, Digest: digest}, nil
 }
 

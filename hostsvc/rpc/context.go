@@ -32,6 +32,12 @@ var descriptions = map[string]string{
 	"GetTaskExact":           "Reads one task.",
 	"CreateTaskExact":        "Creates a task at a stated place.",
 	"UpdateTaskExact":        "Changes fields of a task.",
+
+	"ListSessionsExact":            "Lists the sessions of a workspace.",
+	"ListPendingInteractionsExact": "Lists what the agents of a workspace wait for a human with.",
+	"GetInteractionExact":          "Reads one permission request or clarification.",
+	"ListSanitizedMessagesExact":   "Lists the messages of a workspace without system markup.",
+	"ListTaskInboxExact":           "Lists what waits for somebody in a workspace.",
 }
 
 // GetCapabilityContext tells the caller its own standing.

@@ -52,6 +52,14 @@ func TestCapabilityContextOfOneWorkspace(t *testing.T) {
 		{"ListWorkflowStepsExact", "host.v2.read:workflows", "missing_capability_approval", false},
 		{"ListTasksExact", "host.v2.read:tasks", "", true},
 		{"GetTaskExact", "host.v2.read:tasks", "", true},
+		{"ListSessionsExact", "host.v2.read:sessions", "missing_capability_approval", false},
+		{"ListPendingInteractionsExact", "host.v2.read:interactions", "missing_capability_approval", false},
+		{"GetInteractionExact", "host.v2.read:interactions", "missing_capability_approval", false},
+		{"ListSanitizedMessagesExact", "host.v2.read:messages", "missing_capability_approval", false},
+		{"ListTaskInboxExact", "host.v2.read:task_inbox", "missing_capability_approval", false},
+		{"GetTaskRelationsExact", "host.v2.read:task_relations", "missing_capability_approval", false},
+		{"ListTaskRelationsExact", "host.v2.read:task_relations", "missing_capability_approval", false},
+		{"ListPendingTaskTransitionsExact", "host.v2.read:task_transitions", "missing_capability_approval", false},
 	}
 	var have []operation
 	for _, o := range got.GetOperations() {

@@ -395,6 +395,7 @@ func TestI12_WhatIsNotDeclaredIsNotServed(t *testing.T) {
 func TestI14_UnknownAndUnapprovedAreTheSameBytes(t *testing.T) {
 	w := newWorld(t)
 	w.seed("private", 1)
+	w.converse("private")
 	w.approve(beta, "private")
 	w.seed("pending", 1)
 	_, err := w.store.Hold(t.Context(), authority.Row{Key: authority.Key{InstallationID: alpha, WorkspaceID: "pending"}}, authority.Hold{
@@ -420,6 +421,42 @@ func TestI14_UnknownAndUnapprovedAreTheSameBytes(t *testing.T) {
 		},
 		"ListWorkflowStepsExact": func(ws string) proto.Message {
 			_, err := w.host.ListWorkflowStepsExact(w.as(alpha), &pluginv1.ListWorkflowStepsExactRequest{RequestId: "r", WorkspaceId: ws, WorkflowId: "private-flow"})
+			return w.failure(err)
+		},
+		"ListSessionsExact": func(ws string) proto.Message {
+			_, err := w.host.ListSessionsExact(w.as(alpha), &pluginv1.ListSessionsExactRequest{
+				RequestId: "r", WorkspaceId: ws, Filter: &pluginv1.SessionFilter{TaskIds: []string{taskID("private", 0)}},
+			})
+			return w.failure(err)
+		},
+		"ListPendingInteractionsExact": func(ws string) proto.Message {
+			_, err := w.host.ListPendingInteractionsExact(w.as(alpha), &pluginv1.ListPendingInteractionsExactRequest{RequestId: "r", WorkspaceId: ws})
+			return w.failure(err)
+		},
+		"GetInteractionExact": func(ws string) proto.Message {
+			_, err := w.host.GetInteractionExact(w.as(alpha), &pluginv1.GetInteractionExactRequest{RequestId: "r", WorkspaceId: ws, InteractionId: "private-permission"})
+			return w.failure(err)
+		},
+		"ListSanitizedMessagesExact": func(ws string) proto.Message {
+			_, err := w.host.ListSanitizedMessagesExact(w.as(alpha), &pluginv1.ListSanitizedMessagesExactRequest{
+				RequestId: "r", WorkspaceId: ws, Filter: &pluginv1.MessageFilter{SessionIds: []string{"private-session"}},
+			})
+			return w.failure(err)
+		},
+		"GetTaskRelationsExact": func(ws string) proto.Message {
+			_, err := w.host.GetTaskRelationsExact(w.as(alpha), &pluginv1.GetTaskRelationsExactRequest{RequestId: "r", WorkspaceId: ws, TaskId: taskID("private", 0)})
+			return w.failure(err)
+		},
+		"ListTaskRelationsExact": func(ws string) proto.Message {
+			_, err := w.host.ListTaskRelationsExact(w.as(alpha), &pluginv1.ListTaskRelationsExactRequest{RequestId: "r", WorkspaceId: ws, TaskId: taskID("private", 0)})
+			return w.failure(err)
+		},
+		"ListPendingTaskTransitionsExact": func(ws string) proto.Message {
+			_, err := w.host.ListPendingTaskTransitionsExact(w.as(alpha), &pluginv1.ListPendingTaskTransitionsExactRequest{RequestId: "r", WorkspaceId: ws, TaskId: taskID("private", 0)})
+			return w.failure(err)
+		},
+		"ListTaskInboxExact": func(ws string) proto.Message {
+			_, err := w.host.ListTaskInboxExact(w.as(alpha), &pluginv1.ListTaskInboxExactRequest{RequestId: "r", WorkspaceId: ws, TaskId: taskID("private", 0)})
 			return w.failure(err)
 		},
 		"UpdateTaskExact": func(ws string) proto.Message {

@@ -15,6 +15,7 @@ import (
 func TestI2_EachMethodTakesItsOwnCapability(t *testing.T) {
 	w := newWorld(t)
 	w.seed("ws", 1)
+	w.converse("ws")
 	key := authority.Key{InstallationID: alpha, WorkspaceID: "ws"}
 	revision := uint64(0)
 	reader := func(_ any, err error) string {
@@ -43,6 +44,21 @@ func TestI2_EachMethodTakesItsOwnCapability(t *testing.T) {
 		"GetTaskExact": {contract.ReadTasks, func(int) string {
 			return reader(w.host.GetTaskExact(w.as(alpha), &pluginv1.GetTaskExactRequest{RequestId: "r", WorkspaceId: "ws", TaskId: taskID("ws", 0)}))
 		}},
+		"ListSessionsExact": {contract.ReadSessions, func(int) string {
+			return reader(w.host.ListSessionsExact(w.as(alpha), &pluginv1.ListSessionsExactRequest{RequestId: "r", WorkspaceId: "ws"}))
+		}},
+		"ListPendingInteractionsExact": {contract.ReadInteractions, func(int) string {
+			return reader(w.host.ListPendingInteractionsExact(w.as(alpha), &pluginv1.ListPendingInteractionsExactRequest{RequestId: "r", WorkspaceId: "ws"}))
+		}},
+		"GetInteractionExact": {contract.ReadInteractions, func(int) string {
+			return reader(w.host.GetInteractionExact(w.as(alpha), &pluginv1.GetInteractionExactRequest{RequestId: "r", WorkspaceId: "ws", InteractionId: "ws-permission"}))
+		}},
+		"ListSanitizedMessagesExact": {contract.ReadMessages, func(int) string {
+			return reader(w.host.ListSanitizedMessagesExact(w.as(alpha), &pluginv1.ListSanitizedMessagesExactRequest{RequestId: "r", WorkspaceId: "ws"}))
+		}},
+		"ListTaskInboxExact": {contract.ReadTaskInbox, func(int) string {
+			return reader(w.host.ListTaskInboxExact(w.as(alpha), &pluginv1.ListTaskInboxExactRequest{RequestId: "r", WorkspaceId: "ws"}))
+		}},
 		"CreateTaskExact": {contract.WriteTasks, func(n int) string {
 			request := w.createRequest("ws", fmt.Sprint("new-", n))
 			request.CapabilityRevision = revision
@@ -67,7 +83,7 @@ func TestI2_EachMethodTakesItsOwnCapability(t *testing.T) {
 			}
 		}
 	}
-	if served := len(rpc.Exact()); served != 8 {
+	if served := len(rpc.Exact()); served != 13 {
 		t.Errorf("%d methods are served; one is not in this table", served)
 	}
 }

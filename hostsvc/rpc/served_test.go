@@ -16,8 +16,7 @@ import (
 // one takes its name out of here, and then every table of this package asks for
 // it.
 var unserved = []protoreflect.Name{
-	"ListSessionsExact", "ListPendingInteractionsExact", "GetInteractionExact", "ListSanitizedMessagesExact",
-	"ListTaskInboxExact", "GetTaskRelationsExact", "ListTaskRelationsExact", "ListPendingTaskTransitionsExact",
+	"GetTaskRelationsExact", "ListTaskRelationsExact", "ListPendingTaskTransitionsExact",
 }
 
 // Exact are the exact methods that are served and don't stream.

@@ -90,6 +90,7 @@ var neighbours = map[string][]string{
 func TestEveryTextFieldIsChecked(t *testing.T) {
 	w := newWorld(t)
 	s := w.play("ws")
+	w.converse("ws")
 	create := w.createRequest("ws", "new")
 	create.CapabilityRevision = 2
 	good := map[string]proto.Message{
@@ -98,6 +99,16 @@ func TestEveryTextFieldIsChecked(t *testing.T) {
 		"ListWorkflowsExact":     &pluginv1.ListWorkflowsExactRequest{RequestId: "r", WorkspaceId: "ws"},
 		"ListWorkflowStepsExact": &pluginv1.ListWorkflowStepsExactRequest{RequestId: "r", WorkspaceId: "ws", WorkflowId: "ws-flow"},
 		"GetCapabilityContext":   &pluginv1.GetCapabilityContextRequest{RequestId: "r"},
+
+		"ListSessionsExact":            &pluginv1.ListSessionsExactRequest{RequestId: "r", WorkspaceId: "ws"},
+		"ListPendingInteractionsExact": &pluginv1.ListPendingInteractionsExactRequest{RequestId: "r", WorkspaceId: "ws"},
+		"GetInteractionExact":          &pluginv1.GetInteractionExactRequest{RequestId: "r", WorkspaceId: "ws", InteractionId: "ws-permission"},
+		"ListSanitizedMessagesExact":   &pluginv1.ListSanitizedMessagesExactRequest{RequestId: "r", WorkspaceId: "ws"},
+		"GetTaskRelationsExact":        &pluginv1.GetTaskRelationsExactRequest{RequestId: "r", WorkspaceId: "ws", TaskId: taskID("ws", 0)},
+		"ListTaskRelationsExact":       &pluginv1.ListTaskRelationsExactRequest{RequestId: "r", WorkspaceId: "ws"},
+
+		"ListPendingTaskTransitionsExact": &pluginv1.ListPendingTaskTransitionsExactRequest{RequestId: "r", WorkspaceId: "ws"},
+		"ListTaskInboxExact":           &pluginv1.ListTaskInboxExactRequest{RequestId: "r", WorkspaceId: "ws"},
 	}
 	head := w.head("ws")
 	fields := 0

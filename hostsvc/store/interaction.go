@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/query"
 )
 
@@ -300,11 +301,28 @@ func pendingStreams(filter query.InteractionFilter, after string) *streams {
 	q.and("owed = 1 AND sort_key > ?", after)
 	q.by("session_id", filter.SessionIDs)
 	q.by("task_id", filter.TaskIDs)
-	if len(filter.Kinds) > 0 || q.column != "" {
-		q.by("kind", filter.Kinds)
+	if kinds := filter.Kinds; len(kinds) > 0 || q.column != "" {
+		q.by("kind", kinds)
 	} else {
 		// The index begins with the kind.
 		q.by("kind", []string{string(domain.InteractionPermission), string(domain.InteractionClarification)})
 	}
 	return q
+}
+
+// AllPending implements legacy.InteractionSnapshot.
+func (s *snapshot) AllPending(filter legacy.InteractionFilter, offset, limit int) ([]domain.Interaction, error) {
+	return listAll(s, pendingStreams(query.InteractionFilter(filter), ""), "interactions", offset, limit, scanInteraction)
+}
+
+// AnyInteraction implements legacy.InteractionSnapshot. Of several workspaces that have
+// the ID, it is the one that is owed, or the newest.
+func (s *snapshot) AnyInteraction(id string) (interaction domain.Interaction, found bool, err error) {
+	err = s.query("find an interaction", `SELECT `+interactionTable.columns+` FROM interactions WHERE id = $1
+		ORDER BY owed DESC, sort_key DESC, workspace_id LIMIT 1`, func(r Row) (err error) {
+		interaction, err = scanInteraction(r)
+		found = true
+		return err
+	}, clean(id))
+	return interaction, found, err
 }

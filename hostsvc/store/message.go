@@ -5,6 +5,7 @@ import (
 
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/query"
 )
 
@@ -315,7 +316,7 @@ func (s *snapshot) Messages(workspaceID string, filter query.MessageFilter, asOf
 func messageStreams(filter query.MessageFilter, after string) *streams {
 	q := &streams{columns: messageTable.columns, order: "sort_key"}
 	if filter.Since != nil {
-		after = max(after, query.InstantKey(*filter.Since))
+		after = max(after, query.InstantKey(*filter.Since)) // no key is that short
 	}
 	q.and("sort_key > ?", after)
 	if filter.Until != nil {
@@ -325,4 +326,19 @@ func messageStreams(filter query.MessageFilter, after string) *streams {
 	q.by("task_id", filter.TaskIDs)
 	q.by("type", filter.Types)
 	return q
+}
+
+// AllMessages implements legacy.MessageSnapshot.
+func (s *snapshot) AllMessages(filter legacy.MessageRange, offset, limit int) ([]domain.Message, error) {
+	q := &streams{columns: messageTable.columns, order: "sort_key"}
+	if filter.Since != nil {
+		q.and("sort_key > ?", query.InstantKey(*filter.Since))
+	}
+	if filter.Until != nil {
+		q.and("sort_key < ?", query.InstantKey(*filter.Until))
+	}
+	q.by("session_id", filter.SessionIDs)
+	q.by("task_id", filter.TaskIDs)
+	q.in("type", filter.Types)
+	return listAll(s, q, "messages", offset, limit, scanMessage)
 }

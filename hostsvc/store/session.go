@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/query"
 )
 
@@ -178,4 +179,31 @@ func (s *snapshot) MissingSession(workspaceID string, ids []string) (int, error)
 // MissingTask implements query.SessionSnapshot.
 func (s *snapshot) MissingTask(workspaceID string, ids []string) (int, error) {
 	return s.missing("tasks", workspaceID, ids)
+}
+
+// AllSessions implements legacy.SessionSnapshot.
+func (s *snapshot) AllSessions(filter legacy.SessionFilter, offset, limit int) ([]domain.Session, error) {
+	q := &streams{columns: sessionTable.columns, order: "sort_key"}
+	q.by("task_id", filter.TaskIDs)
+	q.by("workspace_id", filter.WorkspaceIDs)
+	q.in("state", filter.States)
+	return listAll(s, q, "sessions", offset, limit, scanSession)
+}
+
+// SessionsByID implements legacy.SessionSnapshot.
+func (s *snapshot) SessionsByID(id string) ([]domain.Session, error) { return s.sessions("id", id) }
+
+// SessionsOfTask implements legacy.SessionSnapshot.
+func (s *snapshot) SessionsOfTask(taskID string) ([]domain.Session, error) {
+	return s.sessions("task_id", taskID)
+}
+
+func (s *snapshot) sessions(column, value string) (sessions []domain.Session, err error) {
+	err = s.query("find sessions", `SELECT `+sessionTable.columns+` FROM sessions WHERE `+column+` = $1 ORDER BY sort_key, workspace_id`,
+		func(r Row) error {
+			session, err := scanSession(r)
+			sessions = append(sessions, session)
+			return err
+		}, clean(value))
+	return sessions, err
 }

@@ -37,7 +37,12 @@ func newVersioned(what, table string, names []string, keys int) *versioned {
 }
 
 // writing is the version that the running command commits, also behind its entry.
-func (t *tx) writing() domain.Version { return t.committed.version + 1 }
+func (t *tx) writing() domain.Version {
+	if t.appended {
+		return t.head.version
+	}
+	return t.Version()
+}
 
 // insertRow adds a row.
 func (t *tx) insertRow(v *versioned, args []any) error {
@@ -140,7 +145,7 @@ func (q *streams) in(column string, values []string) {
 	writeParameters(&q.where, len(q.args)+1, size)
 	q.where.WriteString(")")
 	for i := range size {
-		q.args = append(q.args, values[min(i, len(values)-1)])
+		q.args = append(q.args, clean(values[min(i, len(values)-1)])) // nothing stored has a NUL
 	}
 }
 
@@ -184,7 +189,7 @@ func (q *streams) statements(table string, limit int) []Statement {
 			// A stream too many is one of a value that nothing has.
 			value := ""
 			if i < len(values) {
-				value = values[i]
+				value = clean(values[i])
 			}
 			own = append(own, value)
 			fmt.Fprintf(&text, "SELECT %s FROM %s%s AND %s = $%d", q.columns, table, where, q.column, len(own))
@@ -202,10 +207,25 @@ func padded(n int) int {
 	return size
 }
 
-// listCurrent lists current rows only, of all workspaces where the streams don't say
-// otherwise. It merges what the statements of one list give by key.
-func listCurrent[T any](s *snapshot, q *streams, table string, limit int, scan func(Row) (T, error), key func(T) string) ([]T, error) {
-	return mergeStatements(s, q.statements(table, limit), limit, scan, key)
+// listAll lists current rows of all workspaces, behind the first offset ones.
+func listAll[T any](s *snapshot, q *streams, table string, offset, limit int, scan func(Row) (T, error)) (items []T, err error) {
+	if len(q.values) > maxStreams {
+		// One statement must know them all, and then has to sort what they give.
+		column := q.column
+		q.column = ""
+		q.in(column, q.values)
+	}
+	if q.where.Len() == 0 {
+		q.where.WriteString("1 = 1")
+	}
+	statement := q.statements(table, limit)[0]
+	statement.Args = append(statement.Args, int64(offset))
+	err = s.query("list", fmt.Sprintf("%s OFFSET $%d", statement.Text, len(statement.Args)), func(r Row) error {
+		item, err := scan(r)
+		items = append(items, item)
+		return err
+	}, statement.Args...)
+	return items, err
 }
 
 // listStreams lists a workspace's rows as of a version, of table and its closed
