@@ -18,9 +18,10 @@ const (
 	// MaxEmittedBytes bounds its payload as JSON.
 	MaxEmittedBytes = 64 << 10
 	// EmitRate is how many events a second an installation may publish, for each
-	// process of the Host, EmitBurst how many at once. Every one is written down for
-	// whoever is away.
-	EmitRate, EmitBurst = 50, 500
+	// process of the Host: every one is written down for whoever is away.
+	EmitRate = 50
+	// EmitBurst is how many it may publish at once.
+	EmitBurst = 500
 )
 
 // EmitStore keeps what plugins publish, for a while.

@@ -157,7 +157,8 @@ func (h *Hub) join(page Page) *feed {
 // leave counts a stream out. The feed ends with the last one.
 func (h *Hub) leave(installationID string) {
 	h.mu.Lock()
-	if h.streams[installationID]--; h.streams[installationID] == 0 {
+	h.streams[installationID]--
+	if h.streams[installationID] == 0 {
 		delete(h.streams, installationID)
 	}
 	h.all--

@@ -158,7 +158,7 @@ func (s *Stream) open(ctx context.Context) error {
 	if err != nil {
 		return s.unavailable(ctx, err)
 	}
-	s.feed = s.hub.join(page)
+	s.feed = s.hub.join(page) //nolint:contextcheck // the feed is everybody's
 	s.mark = mark{page.Origin, page.Settled, now}
 	switch {
 	case s.watch.Cursor != "":
@@ -323,7 +323,7 @@ func (s *Stream) next(ctx context.Context) (Delivery, error) {
 			case <-s.beat.C:
 				return s.heartbeat(ctx)
 			case <-ctx.Done():
-				return Delivery{}, context.Cause(ctx)
+				return Delivery{}, fmt.Errorf("wait for an event: %w", context.Cause(ctx))
 			}
 		}
 		// Others' events may keep it from ever coming to wait.
@@ -436,7 +436,7 @@ func (s *Stream) more(ctx context.Context) (changed <-chan struct{}, err error) 
 		return nil, stale("the store was restored")
 	}
 	s.pending, s.end = eventsOf(page.Records), mark{page.Origin, page.End, s.mark.at}
-	return nil, nil
+	return nil, nil //nolint:nilnil // there is something to look at, and nothing to wait for
 }
 
 // unavailable is what is told of a fault, which is logged.

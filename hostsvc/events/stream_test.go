@@ -17,13 +17,13 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/command"
 	"github.com/kandev/plugin-host/hostsvc/domain"
 	"github.com/kandev/plugin-host/hostsvc/events"
-	"github.com/kandev/plugin-host/hostsvc/store"
 )
 
 // The first message comes at once, and after it exactly what is declared: as many
 // events as were committed, each once, with what it is about.
 func TestDelivery(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		w := newWorld(t, open(), nil, limits)
 		w.seen.declare(alpha, "task.*", "plugin.p.*")
 		w.commit("w", "task.created", "before", nil)
@@ -62,7 +62,8 @@ func TestDelivery(t *testing.T) {
 // A stream goes on where its cursor says, in another process too, with nothing left
 // out and nothing twice.
 func TestI15_ResumeAfterRestart(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		w := newWorld(t, open(), nil, limits)
 		w.seen.declare(alpha, "task.*")
 		for i := range 3 {
@@ -101,7 +102,8 @@ func TestI15_ResumeAfterRestart(t *testing.T) {
 // committed, of each workspace in order, and none twice.
 func TestI15_NothingIsLost(t *testing.T) {
 	const workspaces, commands, watchers = 8, 40, 6
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		short := limits
 		short.Ring = 16 // so that streams fall off and catch up from the store
 		w := newWorld(t, open(), nil, short)
@@ -145,7 +147,8 @@ func TestI15_NothingIsLost(t *testing.T) {
 							return
 						}
 						next[d.Event.WorkspaceID]++
-						if got++; got == workspaces*commands {
+						got++
+						if got == workspaces*commands {
 							break
 						}
 					}
@@ -160,7 +163,8 @@ func TestI15_NothingIsLost(t *testing.T) {
 // Who does not read is dropped with a typed end once it can't keep up, and holds up
 // nobody meanwhile.
 func TestSlowStreamIsDropped(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		short := limits
 		short.Ring, short.Behind = 8, time.Minute
 		w := newWorld(t, open(), nil, short)
@@ -204,7 +208,8 @@ func TestSlowStreamIsDropped(t *testing.T) {
 // A stream that waits ends as soon as what it rests on does, and sends nothing more.
 func TestI6_RevocationEndsTheStream(t *testing.T) {
 	expired := errors.New("the pod is gone")
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		w := newWorld(t, open(), nil, limits)
 		for _, c := range []struct {
 			name    string
@@ -246,7 +251,8 @@ func TestI6_RevocationEndsTheStream(t *testing.T) {
 		}
 	})
 	t.Run("Identity", func(t *testing.T) {
-		onBoth(t, func(t *testing.T, open func() store.Engine) {
+		onBoth(t, func(d database) {
+			t, open := d.T, d.open
 			w := newWorld(t, open(), nil, limits)
 			w.seen.declare(alpha, "task.*")
 			var mu sync.Mutex
@@ -270,9 +276,10 @@ func TestI6_RevocationEndsTheStream(t *testing.T) {
 	})
 }
 
-// A declaration that changes changes what a stream of all that is declared is sent.
+// A declaration that is changed changes what a stream of all that is declared is sent.
 func TestDeclarationChanges(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		w := newWorld(t, open(), nil, limits)
 		w.seen.declare(alpha, "task.created")
 		s := w.watch(alpha, events.Watch{})
@@ -288,7 +295,8 @@ func TestDeclarationChanges(t *testing.T) {
 }
 
 func TestI2_UndeclaredIsRefused(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		w := newWorld(t, open(), nil, limits)
 		w.seen.declare(alpha, "task.*")
 		for _, c := range []struct {
@@ -321,7 +329,8 @@ func TestI2_UndeclaredIsRefused(t *testing.T) {
 }
 
 func TestCursorIsBound(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		w := newWorld(t, open(), nil, limits)
 		w.seen.declare(alpha, "task.*")
 		w.seen.declare(beta, "task.*")
@@ -371,7 +380,8 @@ func TestCursorIsBound(t *testing.T) {
 // No private key, and nothing that is hidden, is in any event, wherever it was
 // written (I14).
 func TestI14_NothingPrivateIsDelivered(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		w := newWorld(t, open(), nil, limits)
 		w.seen.declare(alpha, "message.*", "plugin.*.*")
 		s := w.watch(alpha, events.Watch{})
@@ -416,7 +426,8 @@ func mustMarkup(text string) domain.MarkupState {
 // What only the exact contract knows goes where the workspace approves it, decided
 // when it is sent.
 func TestI6_ExactEventsNeedAnApproval(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		w := newWorld(t, open(), nil, limits)
 		w.seen.declare(alpha, "task_relation.*", "task.created")
 		w.fence(alpha, "granted", authority.StateActive)
@@ -453,7 +464,8 @@ func TestI6_ExactEventsNeedAnApproval(t *testing.T) {
 
 // An installation is told whenever its own authority changes, and nobody else.
 func TestContextChanged(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		w := newWorld(t, open(), nil, limits)
 		w.seen.declare(alpha, "task.*")
 		w.seen.declare(beta, "*", "*.*")
@@ -487,7 +499,8 @@ func TestContextChanged(t *testing.T) {
 // A change of a task's state is an update too; one stream can be resumed between the
 // two and misses neither.
 func TestStateChangeIsBoth(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		w := newWorld(t, open(), nil, limits)
 		w.seen.declare(alpha, "task.*")
 		s := w.watch(alpha, events.Watch{})
@@ -525,7 +538,8 @@ func TestStateChangeIsBoth(t *testing.T) {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func() store.Engine) {
+	onBoth(t, func(d database) {
+		t, open := d.T, d.open
 		few := limits
 		few.Streams, few.AllStreams = 2, 3
 		w := newWorld(t, open(), nil, few)

@@ -34,18 +34,25 @@ const (
 	beta  = "installation-beta"
 )
 
-// onBoth runs a test on both databases. open opens the test's database; every call
-// the same one.
-func onBoth(t *testing.T, test func(t *testing.T, open func() store.Engine)) {
+// database is the one of a test. open opens it; every call the same one.
+type database struct {
+	*testing.T
+
+	open func() store.Engine
+}
+
+// onBoth runs a test on both databases.
+func onBoth(t *testing.T, test func(database)) {
+	t.Helper()
 	t.Run("SQLite", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "host.db")
-		test(t, func() store.Engine {
+		test(database{t, func() store.Engine {
 			engine, err := sqlite.Open(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return engine
-		})
+		}})
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		s := databases(t)
@@ -53,13 +60,13 @@ func onBoth(t *testing.T, test func(t *testing.T, open func() store.Engine)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		test(t, func() store.Engine {
+		test(database{t, func() store.Engine {
 			engine, err := postgres.Open(t.Context(), dsn)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return engine
-		})
+		}})
 	})
 }
 

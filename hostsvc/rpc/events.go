@@ -53,7 +53,8 @@ func (d *door) hostStream(server any, stream grpc.ServerStream, row *method, inf
 	if err != nil {
 		return err
 	}
-	defer c.flight.leave()
+	leave := sync.OnceFunc(c.flight.leave) // who only listens is in nobody's way
+	defer leave()
 	c.proven = func(ctx context.Context) error {
 		principal, err := d.identity.Authenticate(ctx, bearer)
 		switch {
@@ -69,6 +70,7 @@ func (d *door) hostStream(server any, stream grpc.ServerStream, row *method, inf
 	c.answered = func() {
 		open = true
 		answered()
+		leave()
 	}
 	defer answered()
 	defer func() {
@@ -171,7 +173,7 @@ func (h *host) EmitEvent(ctx context.Context, message *pluginv1.EmitEventRequest
 		return nil, &legacy.Failure{Kind: kind, Text: refused.Text}
 	}
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the door's to answer
+		return nil, err
 	}
 	return &pluginv1.EmitEventResponse{}, nil
 }

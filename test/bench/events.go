@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
@@ -61,7 +63,7 @@ func (m *measurement) events(ctx context.Context, b *bench) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	audience := &audience{begun: make(chan struct{}, watchers)}
+	audience := &audience{}
 	var watching sync.WaitGroup
 	defer func() {
 		stop()
@@ -73,18 +75,18 @@ func (m *measurement) events(ctx context.Context, b *bench) error {
 			return err
 		}
 		for range watchersAConnection {
+			stream, err := client.WatchEvents(ctx, &pluginv1.WatchEventsRequest{RequestId: "bench", Patterns: []string{"task.*"}})
+			if err != nil {
+				return fmt.Errorf("watch events: %w", err)
+			}
+			if _, err := stream.Recv(); err != nil {
+				return fmt.Errorf("begin to watch events: %w", err)
+			}
 			watching.Go(func() {
-				if err := audience.watch(ctx, client); err != nil && ctx.Err() == nil {
+				if err := audience.listen(stream); err != nil && ctx.Err() == nil {
 					audience.failure.Store(&err)
 				}
 			})
-		}
-	}
-	for range watchers {
-		select {
-		case <-audience.begun:
-		case <-time.After(30 * time.Second):
-			return errors.Join(errors.New("the streams don't begin"), audience.failed())
 		}
 	}
 	w := newWriters(h.client, h.version)
@@ -97,12 +99,14 @@ func (m *measurement) events(ctx context.Context, b *bench) error {
 // eventLatency commits slowly, and takes the time of each event at each stream.
 func (m *measurement) eventLatency(ctx context.Context, w *writers, audience *audience) error {
 	audience.measure.Store(true)
+	pace := time.NewTicker(pacedEvery)
+	defer pace.Stop()
 	commits := 0
 	for end := time.Now().Add(time.Duration(m.pairs) * m.slice); time.Now().Before(end); commits++ {
 		if _, err := w.update(ctx, 0); err != nil {
 			return err
 		}
-		time.Sleep(pacedEvery)
+		<-pace.C
 	}
 	if err := audience.await(int64(commits) * watchers); err != nil {
 		return err
@@ -128,9 +132,11 @@ func (m *measurement) eventRate(ctx context.Context, w *writers, audience *audie
 	for worker := range eventWriters {
 		writing.Go(func() {
 			// What is in flight stays within what a stream may be behind.
+			pause := time.NewTicker(time.Millisecond)
+			defer pause.Stop()
 			for time.Now().Before(end) && errs[worker] == nil {
 				if commits.Load()*watchers-(audience.received.Load()-before) > 1000*watchers {
-					time.Sleep(time.Millisecond)
+					<-pause.C
 					continue
 				}
 				_, errs[worker] = w.update(ctx, worker)
@@ -155,7 +161,6 @@ func (m *measurement) eventRate(ctx context.Context, w *writers, audience *audie
 
 // audience is all streams.
 type audience struct {
-	begun    chan struct{}
 	received atomic.Int64
 	failure  atomic.Pointer[error]
 	// measure: latencies are taken.
@@ -171,18 +176,11 @@ func (a *audience) failed() error {
 	return nil
 }
 
-func (a *audience) watch(ctx context.Context, client pluginv1.HostClient) error {
-	stream, err := client.WatchEvents(ctx, &pluginv1.WatchEventsRequest{RequestId: "bench", Patterns: []string{"task.*"}})
-	if err != nil {
-		return fmt.Errorf("watch events: %w", err)
-	}
-	for first := true; ; first = false {
+func (a *audience) listen(stream grpc.ServerStreamingClient[pluginv1.WatchEventsResponse]) error {
+	for {
 		message, err := stream.Recv()
 		if err != nil {
 			return fmt.Errorf("read an event: %w", err)
-		}
-		if first {
-			a.begun <- struct{}{}
 		}
 		if message.GetEventId() == "" {
 			continue
@@ -202,7 +200,9 @@ func (a *audience) watch(ctx context.Context, client pluginv1.HostClient) error 
 
 // await waits until so many events have been received.
 func (a *audience) await(events int64) error {
-	for deadline := time.Now().Add(time.Minute); a.received.Load() < events; time.Sleep(time.Millisecond) {
+	pause := time.NewTicker(time.Millisecond)
+	defer pause.Stop()
+	for deadline := time.Now().Add(time.Minute); a.received.Load() < events; <-pause.C {
 		if err := a.failed(); err != nil {
 			return err
 		}
