@@ -45,6 +45,9 @@ type Tx interface {
 	// Append adds the command's entry to the workspace's chain. The store
 	// assigns Version and the hashes.
 	Append(entry journal.Entry) error
+	// FollowUp begins what the command that has appended its entry brings about, see
+	// board.Tx.
+	FollowUp() error
 	TaskTx
 	RelationTx
 	TransitionTx
@@ -58,6 +61,9 @@ type Command interface {
 	// together with the method, the workspace and the guard. It holds the
 	// targets, the expected versions and the payload, nothing else.
 	Canonical() any
+	// Targets are the tasks that the command changes, and whose pending transitions
+	// the guard is about; none where it makes one.
+	Targets() []string
 	// Prepare reads the targets and checks that they are in the workspace and
 	// at the expected versions. The guard is checked next, and then the
 	// returned function makes the effect. A *admission.Refusal from either
@@ -245,16 +251,15 @@ func (x *Executor) commit(tx Tx, key authority.Key, m admission.Method, env admi
 	return nil
 }
 
-// apply runs the effect behind its guard. No pending transition exists yet, so
-// one that the caller names is not there (C2).
+// apply runs the effect behind its guard.
 func (x *Executor) apply(tx Tx, row *authority.Row, env admission.Envelope, cmd Command, at Commit) (Effect, error) {
 	effect, err := func() (Effect, error) {
 		makeEffect, err := cmd.Prepare(tx, at)
 		if err != nil {
 			return Effect{}, err
 		}
-		if env.Guard.Named != nil {
-			return Effect{}, admission.Refuse(contract.ReasonPendingTransitionConflict, "no such pending transition exists")
+		if err := checkGuard(tx, env.Guard, cmd.Targets()); err != nil {
+			return Effect{}, err
 		}
 		return makeEffect()
 	}()

@@ -3,10 +3,10 @@ package command
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/admission"
+	"github.com/kandev/plugin-host/hostsvc/board"
 	"github.com/kandev/plugin-host/hostsvc/domain"
 )
 
@@ -83,6 +83,9 @@ func (c CreateTask) Check() *admission.Refusal {
 // Canonical implements Command.
 func (c CreateTask) Canonical() any { return c }
 
+// Targets implements Command.
+func (c CreateTask) Targets() []string { return nil }
+
 // Prepare implements Command.
 func (c CreateTask) Prepare(tx Tx, at Commit) (func() (Effect, error), error) {
 	target, feeder, err := c.targets(tx)
@@ -108,20 +111,26 @@ func (c CreateTask) create(tx Tx, at Commit, target domain.StepLoad, feeder *dom
 			Detail: "workflow step WIP limit exceeded",
 		})
 	}
-	last, err := tx.LastPosition(placement.StepID)
-	if err != nil {
-		return Effect{}, fmt.Errorf("find the last position of the step: %w", err)
-	}
-	if last == math.MaxInt32 {
+	position, err := board.Next(tx, placement.StepID)
+	if errors.Is(err, board.ErrStepFull) {
 		return Effect{}, admission.RefuseField(&contract.FieldError{
 			Field: "task.workflow_step_id", Reason: contract.ReasonMalformedPrecondition,
 			Detail: "has a task at the last position there is",
 		})
 	}
-	task := domain.NewTask(at.NewID(), at.WorkspaceID, source, c.Draft, placement, last+1, at.Now)
+	if err != nil {
+		return Effect{}, err
+	}
+	task := domain.NewTask(at.NewID(), at.WorkspaceID, source, c.Draft, placement, position, at.Now)
 	task.Version = tx.Version()
 	if err := tx.InsertTask(task); err != nil {
 		return Effect{}, fmt.Errorf("insert the task: %w", err)
+	}
+	err = board.Created(tx, task, board.Mover{
+		Trigger: domain.TriggerManual, Actor: domain.ActorSystem, Requester: source, Now: at.Now, NewID: at.NewID,
+	})
+	if err != nil {
+		return Effect{}, err
 	}
 	return Effect{
 		State: contract.StateApplied, TargetID: task.ID, After: domain.ResourceVersion(tx.StoreEpoch(), task.Version),
@@ -147,7 +156,7 @@ func (c CreateTask) targets(tx Tx) (target domain.StepLoad, feeder *domain.StepL
 	if err := current(tx, found, step.Version, "task.workflow_step_id", c.ExpectedStepVersion); err != nil {
 		return target, nil, err
 	}
-	if target, err = load(tx, step); err != nil {
+	if target, err = board.Load(tx, step); err != nil {
 		return target, nil, err
 	}
 	if step.PullFromStepID != "" {
@@ -156,7 +165,7 @@ func (c CreateTask) targets(tx Tx) (target domain.StepLoad, feeder *domain.StepL
 			return target, nil, fmt.Errorf("read the feeder step: %w", err)
 		}
 		if found {
-			loaded, err := load(tx, from)
+			loaded, err := board.Load(tx, from)
 			if err != nil {
 				return target, nil, err
 			}
@@ -171,17 +180,6 @@ func (c CreateTask) targets(tx Tx) (target domain.StepLoad, feeder *domain.StepL
 		return target, nil, fmt.Errorf("read the parent task: %w", err)
 	}
 	return target, feeder, current(tx, found, parent.Version, "task.parent_id", c.ExpectedParentVersion)
-}
-
-func load(tx Tx, step domain.WorkflowStep) (domain.StepLoad, error) {
-	if step.WIPLimit == 0 {
-		return domain.StepLoad{Step: step}, nil // counting takes longer the more tasks the step has
-	}
-	holders, err := tx.SlotHolders(step.ID)
-	if err != nil {
-		return domain.StepLoad{}, fmt.Errorf("count the slots of the step: %w", err)
-	}
-	return domain.StepLoad{Step: step, Holders: holders}, nil
 }
 
 // current refuses a target that is not in the workspace, or not at the version
@@ -227,6 +225,9 @@ func (c UpdateTask) Check() *admission.Refusal {
 
 // Canonical implements Command.
 func (c UpdateTask) Canonical() any { return c }
+
+// Targets implements Command.
+func (c UpdateTask) Targets() []string { return []string{c.TaskID} }
 
 // Prepare implements Command.
 func (c UpdateTask) Prepare(tx Tx, at Commit) (func() (Effect, error), error) {

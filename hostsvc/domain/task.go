@@ -51,6 +51,9 @@ const (
 
 var taskPriorities = []TaskPriority{PriorityCritical, PriorityHigh, PriorityMedium, PriorityLow}
 
+// Known tells whether it is a priority of a task at all.
+func (p TaskPriority) Known() bool { return slices.Contains(taskPriorities, p) }
+
 // Task is a unit of work in a workspace.
 type Task struct {
 	ID             string
@@ -340,7 +343,7 @@ func checkTitle(field, title string) *contract.FieldError {
 }
 
 func checkPriority(field, priority string) *contract.FieldError {
-	if !slices.Contains(taskPriorities, TaskPriority(priority)) {
+	if !TaskPriority(priority).Known() {
 		return malformed(field, "is not one of critical, high, medium and low")
 	}
 	return nil

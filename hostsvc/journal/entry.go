@@ -24,6 +24,8 @@ const (
 	// what a workspace starts with.
 	KindBinding Kind = "binding"
 	KindImport  Kind = "import"
+	// KindSystem is what the Host does by itself.
+	KindSystem Kind = "system"
 )
 
 // Entry is one commit in a workspace's order.

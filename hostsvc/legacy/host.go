@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/domain"
 	"github.com/kandev/plugin-host/hostsvc/journal"
 )
@@ -13,6 +14,9 @@ type Caller struct {
 	InstallationID string
 	// PluginID is the package's own ID: what v1 stamps what a plugin makes with.
 	PluginID string
+	// Declared is what its manifest declares: some answers say more to who may read
+	// more.
+	Declared contract.LegacySet
 }
 
 // source is what v1 stamps what a plugin makes with (domain facts, section 11).
@@ -45,6 +49,11 @@ type Store interface {
 // inside the function it was passed to only. Each aggregate's file declares its part.
 type Snapshot interface {
 	StoreEpoch() uint64
+	TopologySnapshot
+	TaskSnapshot
+	TransitionSnapshot
+	RepositorySnapshot
+	ProfileSnapshot
 	SessionSnapshot
 	MessageSnapshot
 	InteractionSnapshot
@@ -60,5 +69,6 @@ type Tx interface {
 	// Append adds the command's entry to the workspace's chain. The store assigns
 	// Version and the hashes.
 	Append(entry journal.Entry) error
+	TaskTx
 	MessageTx
 }

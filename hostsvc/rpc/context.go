@@ -33,6 +33,10 @@ var descriptions = map[string]string{
 	"CreateTaskExact":        "Creates a task at a stated place.",
 	"UpdateTaskExact":        "Changes fields of a task.",
 
+	"GetTaskRelationsExact":           "Lists the graph of relations around one task.",
+	"ListTaskRelationsExact":          "Lists the relations of a workspace's tasks.",
+	"ListPendingTaskTransitionsExact": "Lists the moves that wait in a workspace.",
+
 	"ListSessionsExact":            "Lists the sessions of a workspace.",
 	"ListPendingInteractionsExact": "Lists what the agents of a workspace wait for a human with.",
 	"GetInteractionExact":          "Reads one permission request or clarification.",

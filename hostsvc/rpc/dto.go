@@ -56,30 +56,18 @@ func taskObservation(t *domain.Task, storeEpoch uint64, observedAt string) *plug
 
 func workspaceObservation(w *domain.Workspace, storeEpoch uint64, observedAt string) *pluginv1.ExactWorkspaceObservation {
 	return &pluginv1.ExactWorkspaceObservation{
-		Workspace: &pluginv1.Workspace{
-			Id: w.ID, Name: w.Name, Description: optionalText(w.Description),
-			CreatedAt: wholeSecond(w.CreatedAt), UpdatedAt: wholeSecond(w.UpdatedAt),
-		},
-		ResourceVersion: domain.ResourceVersion(storeEpoch, w.Version), ObservedAt: observedAt,
+		Workspace: workspaceDTO(w), ResourceVersion: domain.ResourceVersion(storeEpoch, w.Version), ObservedAt: observedAt,
 	}
 }
 
 func workflowObservation(w *domain.Workflow, storeEpoch uint64, observedAt string) *pluginv1.ExactWorkflowObservation {
 	return &pluginv1.ExactWorkflowObservation{
-		Workflow: &pluginv1.Workflow{
-			Id: w.ID, WorkspaceId: w.WorkspaceID, Name: w.Name, Description: optionalText(w.Description),
-			SortOrder: w.SortOrder, CreatedAt: wholeSecond(w.CreatedAt), UpdatedAt: wholeSecond(w.UpdatedAt),
-		},
-		ResourceVersion: domain.ResourceVersion(storeEpoch, w.Version), ObservedAt: observedAt,
+		Workflow: workflowDTO(w), ResourceVersion: domain.ResourceVersion(storeEpoch, w.Version), ObservedAt: observedAt,
 	}
 }
 
 func stepObservation(s *domain.WorkflowStep, storeEpoch uint64, observedAt string) *pluginv1.ExactWorkflowStepObservation {
 	return &pluginv1.ExactWorkflowStepObservation{
-		Step: &pluginv1.WorkflowStep{
-			Id: s.ID, WorkflowId: s.WorkflowID, Name: s.Name, Position: s.Position, StageType: s.StageType,
-			Color: s.Color, IsStartStep: s.Start, WipLimit: s.WIPLimit,
-		},
-		ResourceVersion: domain.ResourceVersion(storeEpoch, s.Version), ObservedAt: observedAt,
+		Step: stepDTO(s), ResourceVersion: domain.ResourceVersion(storeEpoch, s.Version), ObservedAt: observedAt,
 	}
 }

@@ -44,7 +44,7 @@ func callerOf(ctx context.Context) legacy.Caller {
 	if !ok || !c.method.legacy {
 		panic("a v1 call came past the door")
 	}
-	return legacy.Caller{InstallationID: c.principal.InstallationID, PluginID: c.principal.PluginID}
+	return legacy.Caller{InstallationID: c.principal.InstallationID, PluginID: c.principal.PluginID, Declared: c.declared}
 }
 
 // v1 runs a v1 call that has come in: it decides, and turns what comes back into
@@ -54,9 +54,11 @@ func (d *door) v1(ctx context.Context, c *call, call func() (any, error)) (respo
 		c.outcome.State, c.outcome.Reason = contract.StateUnavailable, contract.ReasonDependencyUnavailable
 		return nil, status.Errorf(codes.Unavailable, "too many calls of this plugin are in flight; try the same again")
 	}
-	if refusal := admission.AuthoriseLegacy(d.legacy.Legacy(c.principal.InstallationID), c.method.need, d.now()); refusal != nil {
+	seen := d.legacy.Legacy(c.principal.InstallationID)
+	if refusal := admission.AuthoriseLegacy(seen, c.method.need, d.now()); refusal != nil {
 		return nil, c.v1Refused(refusal)
 	}
+	c.declared = seen.Declared
 	defer func() {
 		if cause := recover(); cause != nil {
 			d.logPanic(c, cause)

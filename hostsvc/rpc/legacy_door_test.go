@@ -165,7 +165,7 @@ func TestI12_AdaptersKnowTheirWorld(t *testing.T) {
 		t.Error("a v1 adapter answers an exact call")
 	}
 	_, err := d.ask(t, "GetTask", func(ctx context.Context) (any, error) {
-		if caller := callerOf(ctx); caller != (legacy.Caller{InstallationID: "installation", PluginID: "standup"}) {
+		if caller := callerOf(ctx); caller.InstallationID != "installation" || caller.PluginID != "standup" || !caller.Declared.Has(contract.LegacyReadTasks) {
 			t.Errorf("the caller is %+v", caller)
 		}
 		if !panics(func() { requestOf(ctx, &pluginv1.GetTaskExactRequest{}) }) {

@@ -56,6 +56,15 @@ func TestI2_EachMethodTakesItsOwnCapability(t *testing.T) {
 		"ListSanitizedMessagesExact": {contract.ReadMessages, func(int) string {
 			return reader(w.host.ListSanitizedMessagesExact(w.as(alpha), &pluginv1.ListSanitizedMessagesExactRequest{RequestId: "r", WorkspaceId: "ws"}))
 		}},
+		"GetTaskRelationsExact": {contract.ReadTaskRelations, func(int) string {
+			return reader(w.host.GetTaskRelationsExact(w.as(alpha), &pluginv1.GetTaskRelationsExactRequest{RequestId: "r", WorkspaceId: "ws", TaskId: taskID("ws", 0)}))
+		}},
+		"ListTaskRelationsExact": {contract.ReadTaskRelations, func(int) string {
+			return reader(w.host.ListTaskRelationsExact(w.as(alpha), &pluginv1.ListTaskRelationsExactRequest{RequestId: "r", WorkspaceId: "ws"}))
+		}},
+		"ListPendingTaskTransitionsExact": {contract.ReadTaskTransitions, func(int) string {
+			return reader(w.host.ListPendingTaskTransitionsExact(w.as(alpha), &pluginv1.ListPendingTaskTransitionsExactRequest{RequestId: "r", WorkspaceId: "ws"}))
+		}},
 		"ListTaskInboxExact": {contract.ReadTaskInbox, func(int) string {
 			return reader(w.host.ListTaskInboxExact(w.as(alpha), &pluginv1.ListTaskInboxExactRequest{RequestId: "r", WorkspaceId: "ws"}))
 		}},
@@ -83,7 +92,7 @@ func TestI2_EachMethodTakesItsOwnCapability(t *testing.T) {
 			}
 		}
 	}
-	if served := len(rpc.Exact()); served != 13 {
+	if served := len(rpc.Exact()); served != 16 {
 		t.Errorf("%d methods are served; one is not in this table", served)
 	}
 }

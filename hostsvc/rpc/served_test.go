@@ -15,9 +15,7 @@ import (
 // unserved are the exact methods that are declared and not served yet. Serving
 // one takes its name out of here, and then every table of this package asks for
 // it.
-var unserved = []protoreflect.Name{
-	"GetTaskRelationsExact", "ListTaskRelationsExact", "ListPendingTaskTransitionsExact",
-}
+var unserved []protoreflect.Name
 
 // Exact are the exact methods that are served and don't stream.
 func Exact() []protoreflect.MethodDescriptor {

@@ -108,7 +108,7 @@ func TestEveryTextFieldIsChecked(t *testing.T) {
 		"ListTaskRelationsExact":       &pluginv1.ListTaskRelationsExactRequest{RequestId: "r", WorkspaceId: "ws"},
 
 		"ListPendingTaskTransitionsExact": &pluginv1.ListPendingTaskTransitionsExactRequest{RequestId: "r", WorkspaceId: "ws"},
-		"ListTaskInboxExact":           &pluginv1.ListTaskInboxExactRequest{RequestId: "r", WorkspaceId: "ws"},
+		"ListTaskInboxExact":              &pluginv1.ListTaskInboxExactRequest{RequestId: "r", WorkspaceId: "ws"},
 	}
 	head := w.head("ws")
 	fields := 0

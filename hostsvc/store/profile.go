@@ -39,19 +39,53 @@ func scanExecutorProfile(r Row) domain.ExecutorProfile {
 func (s *Store) SaveProfiles(ctx context.Context, agents []domain.AgentProfile, executors []domain.ExecutorProfile) error {
 	return s.run(ctx, lockName{name: profilesLock}, false, func(t *tx) error {
 		for _, p := range agents {
-			err := t.later(nil, "save an agent profile", saveAgentProfile,
-				p.ID, p.AgentID, p.DisplayName, p.Name, p.Model, p.Mode, nanos(p.CreatedAt), nanos(p.UpdatedAt))
-			if err != nil {
+			if err := t.saveAgentProfile(p); err != nil {
 				return err
 			}
 		}
 		for _, p := range executors {
-			err := t.later(nil, "save an executor profile", saveExecutorProfile,
-				p.ID, p.DisplayName, p.ExecutorType, nanos(p.CreatedAt), nanos(p.UpdatedAt))
-			if err != nil {
+			if err := t.saveExecutorProfile(p); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+func (t *tx) saveAgentProfile(p domain.AgentProfile) error {
+	return t.later(nil, "save an agent profile", saveAgentProfile,
+		p.ID, p.AgentID, p.DisplayName, p.Name, p.Model, p.Mode, nanos(p.CreatedAt), nanos(p.UpdatedAt))
+}
+
+func (t *tx) saveExecutorProfile(p domain.ExecutorProfile) error {
+	return t.later(nil, "save an executor profile", saveExecutorProfile,
+		p.ID, p.DisplayName, p.ExecutorType, nanos(p.CreatedAt), nanos(p.UpdatedAt))
+}
+
+// AgentProfiles implements legacy.ProfileSnapshot.
+func (s *snapshot) AgentProfiles(offset, limit int) (profiles []domain.AgentProfile, err error) {
+	err = s.query("list agent profiles", `SELECT `+agentProfileColumns+` FROM agent_profiles
+		ORDER BY COALESCE(created_at, 0), id LIMIT $1 OFFSET $2`,
+		func(r Row) error { profiles = append(profiles, scanAgentProfile(r)); return nil }, int64(limit), int64(offset))
+	return profiles, err
+}
+
+// ExecutorProfiles implements legacy.ProfileSnapshot.
+func (s *snapshot) ExecutorProfiles(offset, limit int) (profiles []domain.ExecutorProfile, err error) {
+	err = s.query("list executor profiles", `SELECT `+executorProfileColumns+` FROM executor_profiles
+		ORDER BY COALESCE(created_at, 0), id LIMIT $1 OFFSET $2`,
+		func(r Row) error { profiles = append(profiles, scanExecutorProfile(r)); return nil }, int64(limit), int64(offset))
+	return profiles, err
+}
+
+// HasAgentProfile implements legacy.ProfileSnapshot.
+func (s *snapshot) HasAgentProfile(id string) (has bool, err error) {
+	err = s.query("look for an agent profile", `SELECT 1 FROM agent_profiles WHERE id = $1`, func(Row) error { has = true; return nil }, id)
+	return has, err
+}
+
+// HasExecutorProfile implements legacy.ProfileSnapshot.
+func (s *snapshot) HasExecutorProfile(id string) (has bool, err error) {
+	err = s.query("look for an executor profile", `SELECT 1 FROM executor_profiles WHERE id = $1`, func(Row) error { has = true; return nil }, id)
+	return has, err
 }

@@ -38,34 +38,24 @@ func (t *tx) Repository(id string) (repository domain.Repository, found bool, er
 	return repository, found, err
 }
 
-// RepositoryAt implements legacy.RepositoryTx.
-func (t *tx) RepositoryAt(provider, host, repositoryID string) (repository domain.Repository, found bool, err error) {
-	err = t.query("look up a provider's repository", `SELECT `+repositoryColumns+` FROM repositories
-		WHERE workspace_id = $1 AND provider = $2 AND provider_host = $3 AND provider_repository_id = $4
-		AND provider_repository_id <> '' ORDER BY id DESC`,
-		func(r Row) error { repository, found = scanRepository(r, t.workspace), true; return nil },
-		t.workspace, provider, host, repositoryID)
-	return repository, found, err
-}
-
-// InsertRepository implements legacy.RepositoryTx.
-func (t *tx) InsertRepository(r domain.Repository) error {
+func (t *tx) insertRepository(r domain.Repository) error {
 	if err := t.own("repository", r.ID, r.WorkspaceID, r.Version); err != nil {
 		return err
 	}
 	return t.insertRow(repositoryTable, repositoryArgs(r))
 }
 
-// UpdateRepository replaces the current row and closes the version before it.
-func (t *tx) UpdateRepository(r domain.Repository) error {
-	if err := t.own("repository", r.ID, r.WorkspaceID, r.Version); err != nil {
-		return err
-	}
-	return t.replaceRow(repositoryTable, repositoryTable.update, repositoryArgs(r))
-}
-
 // Repository implements SeedTx.
 func (s seedTx) Repository(r domain.Repository) error {
 	r.WorkspaceID, r.Version = s.tx.workspace, s.tx.Version()
-	return s.tx.InsertRepository(r)
+	return s.tx.insertRepository(r)
+}
+
+// Repositories implements legacy.RepositorySnapshot.
+func (s *snapshot) Repositories(workspaceID string, offset, limit int) (repositories []domain.Repository, err error) {
+	err = s.query("list repositories", `SELECT `+repositoryColumns+` FROM repositories WHERE workspace_id = $1
+		ORDER BY COALESCE(created_at, 0), id LIMIT $2 OFFSET $3`,
+		func(r Row) error { repositories = append(repositories, scanRepository(r, workspaceID)); return nil },
+		workspaceID, int64(limit), int64(offset))
+	return repositories, err
 }

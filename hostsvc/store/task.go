@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/query"
 )
 
@@ -289,3 +290,68 @@ func (t *tx) ChildTasks(parentIDs []string) (tasks []domain.Task, err error) {
 
 // idsAtOnce is how many IDs one statement asks for at most.
 const idsAtOnce = 256
+
+// AllTasks implements legacy.TaskSnapshot.
+func (s *snapshot) AllTasks(filter legacy.TaskFilter, offset, limit int) (tasks []domain.Task, err error) {
+	var b strings.Builder
+	args := writeIn(&b, nil, "workspace_id", filter.WorkspaceIDs)
+	args = writeIn(&b, args, "workflow_id", filter.WorkflowIDs)
+	args = writeIn(&b, args, "state", filter.States)
+	if filter.ParentID != nil {
+		args = writeIn(&b, args, "parent_id", []string{*filter.ParentID})
+	}
+	if !filter.IncludeEphemeral {
+		b.WriteString(" AND ephemeral = 0")
+	}
+	if !filter.IncludeArchived {
+		b.WriteString(" AND archived_at IS NULL")
+	}
+	statement := fmt.Sprintf(`SELECT %s, workspace_id FROM tasks WHERE config_mode = 0%s
+		ORDER BY COALESCE(created_at, 0) DESC, id, workspace_id LIMIT $%d OFFSET $%d`, taskColumns, b.String(), len(args)+1, len(args)+2)
+	err = s.query("list the tasks of the instance", statement, s.tasksAnywhere(&tasks), append(args, int64(limit), int64(offset))...)
+	return tasks, err
+}
+
+func (s *snapshot) tasksAnywhere(tasks *[]domain.Task) func(Row) error {
+	return func(r Row) error {
+		task, err := scanTask(r, r.Text(len(taskNames)-1))
+		*tasks = append(*tasks, task)
+		return err
+	}
+}
+
+// TasksByID implements legacy.TaskSnapshot.
+func (s *snapshot) TasksByID(id string) (tasks []domain.Task, err error) {
+	err = s.query("find a task", `SELECT `+taskColumns+`, workspace_id FROM tasks WHERE id = $1 ORDER BY workspace_id`,
+		s.tasksAnywhere(&tasks), id)
+	return tasks, err
+}
+
+// TasksOf implements legacy.TaskSnapshot.
+func (s *snapshot) TasksOf(workspaceID string, ids []string) (tasks []domain.Task, err error) {
+	for part := range slices.Chunk(ids, idsAtOnce) {
+		var b strings.Builder
+		args := writeIn(&b, []any{workspaceID}, "id", part)
+		err = s.query("read tasks", `SELECT `+taskColumns+`, workspace_id FROM tasks WHERE workspace_id = $1`+b.String(),
+			s.tasksAnywhere(&tasks), args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return tasks, nil
+}
+
+// ChildTasksOf implements legacy.TaskSnapshot.
+func (s *snapshot) ChildTasksOf(workspaceID string, parentIDs []string) (tasks []domain.Task, err error) {
+	for part := range slices.Chunk(parentIDs, idsAtOnce) {
+		var b strings.Builder
+		args := writeIn(&b, []any{workspaceID}, "parent_id", part)
+		err = s.query("list the children of tasks",
+			`SELECT `+taskColumns+`, workspace_id FROM tasks WHERE workspace_id = $1 AND parent_id <> ''`+b.String(),
+			s.tasksAnywhere(&tasks), args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return tasks, nil
+}

@@ -235,3 +235,47 @@ func (s *snapshot) WorkflowSteps(workspaceID, workflowID string, asOf domain.Ver
 		query.StepKey,
 		workspaceID, workflowID, int64(asOf), after, int64(limit))
 }
+
+// AllWorkspaces implements legacy.TopologySnapshot.
+func (s *snapshot) AllWorkspaces(offset, limit int) (workspaces []domain.Workspace, err error) {
+	err = s.query("list the workspaces", `SELECT `+workspaceColumns+` FROM workspaces ORDER BY sort_order, workspace_id LIMIT $1 OFFSET $2`,
+		func(r Row) error {
+			workspace, err := scanWorkspace(r)
+			workspaces = append(workspaces, workspace)
+			return err
+		}, int64(limit), int64(offset))
+	return workspaces, err
+}
+
+// VisibleWorkflows implements legacy.TopologySnapshot.
+func (s *snapshot) VisibleWorkflows(workspaceID string, offset, limit int) (workflows []domain.Workflow, err error) {
+	err = s.query("list the workflows", `SELECT `+workflowColumns+` FROM workflows WHERE workspace_id = $1 AND hidden = 0
+		ORDER BY sort_order, id LIMIT $2 OFFSET $3`, func(r Row) error {
+		workflow, err := scanWorkflow(r, workspaceID)
+		workflows = append(workflows, workflow)
+		return err
+	}, workspaceID, int64(limit), int64(offset))
+	return workflows, err
+}
+
+// StepsOf implements legacy.TopologySnapshot.
+func (s *snapshot) StepsOf(workflowID string) (steps []domain.WorkflowStep, err error) {
+	err = s.query("list the steps of a workflow", `SELECT `+stepColumns+`, workspace_id FROM workflow_steps WHERE workflow_id = $1
+		ORDER BY sort_key, workspace_id`, func(r Row) error {
+		step, err := scanStep(r, r.Text(11))
+		steps = append(steps, step)
+		return err
+	}, workflowID)
+	return steps, err
+}
+
+// StepsOf implements legacy.TaskTx.
+func (t *tx) StepsOf(workflowID string) (steps []domain.WorkflowStep, err error) {
+	err = t.query("list the steps of a workflow", `SELECT `+stepColumns+` FROM workflow_steps WHERE workspace_id = $1 AND workflow_id = $2
+		ORDER BY sort_key`, func(r Row) error {
+		step, err := scanStep(r, t.workspace)
+		steps = append(steps, step)
+		return err
+	}, t.workspace, workflowID)
+	return steps, err
+}

@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kandev/plugin-host/hostsvc/board"
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/query"
 )
+
+var _ board.Store = (*Store)(nil)
 
 var (
 	pendingNames = []string{
@@ -102,7 +106,12 @@ func (s *snapshot) PendingTransitions(workspaceID, taskID string, asOf domain.Ve
 		func(r Row) (domain.PendingTransition, error) { return scanPending(r, workspaceID), nil }, query.TransitionKey, args...)
 }
 
-// AllPendingTransitions implements command.SweepStore.
+// Board implements board.Store.
+func (s *Store) Board(ctx context.Context, workspaceID string, fn func(board.SweepTx) error) error {
+	return s.run(ctx, workspaceLock(workspaceID), false, func(t *tx) error { return fn(t) })
+}
+
+// AllPendingTransitions implements board.Store.
 func (s *Store) AllPendingTransitions(ctx context.Context, fn func(domain.PendingTransition) error) error {
 	err := s.engine.Query(ctx, `SELECT `+pendingColumns+`, workspace_id FROM pending_transitions ORDER BY workspace_id, sort_key`,
 		func(r Row) error { return fn(scanPending(r, r.Text(15))) })
@@ -119,4 +128,40 @@ func (s seedTx) PendingTransition(p domain.PendingTransition) error {
 func (s seedTx) StepTransition(transition domain.StepTransition) error {
 	transition.WorkspaceID, transition.Version = s.tx.workspace, s.tx.Version()
 	return s.tx.AppendStepTransition(transition)
+}
+
+// StepTransitions implements legacy.TransitionSnapshot.
+func (s *snapshot) StepTransitions(taskID string, offset, limit int) (moves []domain.StepTransition, err error) {
+	err = s.query("list the moves of a task", `SELECT id, workspace_id, from_workflow_id, from_step_id, to_workflow_id, to_step_id,
+		cause, actor, occurred_at, version FROM step_transitions WHERE task_id = $1 ORDER BY id LIMIT $2 OFFSET $3`,
+		func(r Row) error {
+			moves = append(moves, domain.StepTransition{
+				ID: r.Int(0), WorkspaceID: r.Text(1), TaskID: taskID, FromWorkflowID: r.Text(2), FromStepID: r.Text(3),
+				ToWorkflowID: r.Text(4), ToStepID: r.Text(5), Trigger: domain.TransitionTrigger(r.Text(6)),
+				Actor: domain.Actor(r.Text(7)), OccurredAt: nanoTime(r, 8), Version: domain.Version(r.Int(9)),
+			})
+			return nil
+		}, taskID, int64(limit), int64(offset))
+	return moves, err
+}
+
+// selectGroups counts the moves of a workflow: those that begin or end elsewhere by
+// the step in it alone.
+const selectGroups = `SELECT kind, from_step_id, to_step_id, count(*) FROM (
+		SELECT CASE WHEN from_workflow_id = $1 AND to_workflow_id = $1 THEN 'within' WHEN to_workflow_id = $1 THEN 'entry' ELSE 'exit' END AS kind,
+			CASE WHEN from_workflow_id = $1 THEN from_step_id ELSE '' END AS from_step_id,
+			CASE WHEN to_workflow_id = $1 THEN to_step_id ELSE '' END AS to_step_id
+		FROM step_transitions WHERE from_workflow_id = $1 OR to_workflow_id = $1) AS moves
+	GROUP BY kind, from_step_id, to_step_id ORDER BY kind, from_step_id, to_step_id LIMIT $2 OFFSET $3`
+
+// TransitionGroups implements legacy.TransitionSnapshot.
+func (s *snapshot) TransitionGroups(workflowID string, offset, limit int) (groups []legacy.TransitionGroup, err error) {
+	if workflowID == "" {
+		return nil, nil
+	}
+	err = s.query("count the moves of a workflow", selectGroups, func(r Row) error {
+		groups = append(groups, legacy.TransitionGroup{Kind: r.Text(0), FromStepID: r.Text(1), ToStepID: r.Text(2), Count: r.Int(3)})
+		return nil
+	}, workflowID, int64(limit), int64(offset))
+	return groups, err
 }

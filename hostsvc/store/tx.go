@@ -275,7 +275,8 @@ func (t *tx) late() bool { return t.relied && !t.vouch.at(t.store.clock()) }
 func (t *tx) StoreEpoch() uint64 { return t.epochs.StoreEpoch }
 
 // Append implements command.Tx. A command has one entry: its version is the
-// command's place in the workspace's order.
+// command's place in the workspace's order. What follows of it by itself has an
+// entry each behind it, see FollowUp.
 func (t *tx) Append(entry journal.Entry) error {
 	if t.appended || entry.WorkspaceID != t.workspace || t.workspace == "" {
 		return fmt.Errorf("append an entry of workspace %s: %w", entry.WorkspaceID, ErrWorkspaceBound)
@@ -287,6 +288,18 @@ func (t *tx) Append(entry journal.Entry) error {
 	}
 	t.appended = true
 	t.head = head{version: entry.Version, hash: entry.Hash}
+	return nil
+}
+
+// FollowUp implements board.Tx.
+func (t *tx) FollowUp() error {
+	if !t.appended {
+		return fmt.Errorf("go on behind an entry that isn't there: %w", ErrNoEntry)
+	}
+	if err := t.projectAll(); err != nil { // of the version that ends here
+		return err
+	}
+	t.appended = false
 	return nil
 }
 

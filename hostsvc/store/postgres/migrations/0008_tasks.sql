@@ -161,9 +161,6 @@ CREATE TABLE repositories (
   PRIMARY KEY (workspace_id, id)
 );
 
-CREATE INDEX repositories_provider ON repositories (workspace_id, provider, provider_host, provider_repository_id)
-  WHERE provider_repository_id <> '';
-
 CREATE TABLE repositories_closed (
   workspace_id           text COLLATE "C" NOT NULL,
   id                     text COLLATE "C" NOT NULL,

@@ -153,9 +153,6 @@ CREATE TABLE repositories (
   PRIMARY KEY (workspace_id, id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX repositories_provider ON repositories (workspace_id, provider, provider_host, provider_repository_id)
-  WHERE provider_repository_id <> '';
-
 CREATE TABLE repositories_closed (
   workspace_id           TEXT    NOT NULL,
   id                     TEXT    NOT NULL,
