@@ -31,6 +31,7 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/store"
 	"github.com/kandev/plugin-host/hostsvc/vault"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
+	"github.com/kandev/plugin-host/sdk"
 )
 
 // shipped is what each v1 method needs declared, from the facts of the shipped wire
@@ -747,4 +748,75 @@ func TestI14_RevealSecretRevealsWhatWasGiven(t *testing.T) {
 	w.config.set(alpha, legacy.Config{Standing: legacy.ConfigRefused})
 	_, err = reveal(alpha, "secretRefs/token")
 	wants(t, "refused", err, codes.FailedPrecondition, "the configuration of this plugin isn't accepted; the installation's Accepted condition says why")
+}
+
+// TestV1BySDK plays state, secrets and configuration as a plugin has them.
+func TestV1BySDK(t *testing.T) {
+	w := newV1World(t)
+	token := filepath.Join(t.TempDir(), "token")
+	w.must(os.WriteFile(token, []byte("token-of-"+alpha), 0o600))
+	connect := func(options ...sdk.Option) *sdk.Host {
+		t.Helper()
+		host, err := sdk.Connect(t.Context(), append([]sdk.Option{
+			sdk.WithAddress(w.address), sdk.WithCAFile(w.certFile), sdk.WithTokenFile(token), sdk.WithPollInterval(time.Hour),
+		}, options...)...)
+		w.must(err)
+		t.Cleanup(func() { w.must(host.Close()) })
+		return host
+	}
+	host := connect()
+	state := host.State("task", "t-1")
+	if value, found, err := state.Get(t.Context(), "k"); value != nil || found || err != nil {
+		t.Errorf("nothing is %v, %t, %v", value, found, err)
+	}
+	w.must(state.Set(t.Context(), "k", map[string]any{"n": 1.0}))
+	if value, found, err := state.Get(t.Context(), "k"); value["n"] != 1.0 || !found || err != nil {
+		t.Errorf("the value is %v, %t, %v", value, found, err)
+	}
+	entries, err := state.List(t.Context())
+	if len(entries) != 1 || entries[0].Key != "k" || entries[0].Value["n"] != 1.0 || !entries[0].UpdatedAt.Equal(w.clock.Now().Truncate(time.Second)) || err != nil {
+		t.Errorf("the list is %v, %v", entries, err)
+	}
+	w.must(state.Delete(t.Context(), "k"))
+	if err := state.Set(t.Context(), "k", map[string]any{"n": func() {}}); err == nil {
+		t.Error("what is no JSON was sent")
+	}
+	secrets := host.Secrets()
+	w.must(secrets.Set(t.Context(), "k", "v"))
+	if value, found, err := secrets.Get(t.Context(), "k"); value != "v" || !found || err != nil {
+		t.Errorf("the secret is %q, %t, %v", value, found, err)
+	}
+	w.must(secrets.Delete(t.Context(), "k"))
+	if _, found, err := secrets.Get(t.Context(), "k"); found || err != nil {
+		t.Errorf("a removed secret is there: %t, %v", found, err)
+	}
+	w.config.set(alpha, legacy.Config{
+		Standing: legacy.ConfigAccepted, Values: domain.Object{"days": 2.0}, Secrets: map[string]legacy.ConfigSecret{"token": {Value: "given"}},
+	})
+	if config, err := host.Config(t.Context()); config["days"] != 2.0 || config["token"] != "given" || err != nil {
+		t.Errorf("the configuration is %v, %v", config, err)
+	}
+	if value, err := secrets.Given(t.Context(), "token"); value != "given" || err != nil {
+		t.Errorf("the operator gave %q, %v", value, err)
+	}
+
+	refused := func(what string, err error, code codes.Code, text string) {
+		t.Helper()
+		var answer *sdk.LegacyError
+		if !errors.As(err, &answer) || answer.Code != code || answer.Message != text {
+			t.Errorf("%s: %v, want %s %q", what, err, code, text)
+		}
+	}
+	_, _, err = secrets.Get(t.Context(), "no key")
+	refused("no key", err, codes.InvalidArgument, `invalid secret key "no key"`)
+	undeclared := w.everything()
+	undeclared.Declared = 0
+	w.declared.set(alpha, undeclared)
+	refused("undeclared", state.Set(t.Context(), "k", nil), codes.PermissionDenied, "capability 'state' not declared")
+	// What isn't known at the moment is asked for again.
+	w.declared.set(alpha, authority.Legacy{})
+	refused("not known", connect(sdk.WithAttempts(1)).State("instance", "").Set(t.Context(), "k", nil), codes.Unavailable,
+		"what this plugin may do isn't known at the moment; try the same again")
+	time.AfterFunc(50*time.Millisecond, func() { w.declared.set(alpha, w.everything()) })
+	w.must(state.Set(t.Context(), "k", nil))
 }
