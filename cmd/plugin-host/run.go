@@ -28,7 +28,6 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/events"
 	"github.com/kandev/plugin-host/hostsvc/identity"
 	"github.com/kandev/plugin-host/hostsvc/journal"
-	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/query"
 	"github.com/kandev/plugin-host/hostsvc/rpc"
 	"github.com/kandev/plugin-host/hostsvc/store"
@@ -62,6 +61,10 @@ const (
 // can mend. Calls in flight end before the store closes.
 func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	cursors, err := s.cursors()
+	if err != nil {
+		return err
+	}
+	sealed, err := s.vault()
 	if err != nil {
 		return err
 	}
@@ -128,6 +131,10 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	if err := mgr.Add(rooter(durable, rootEvery, log)); err != nil {
 		return fmt.Errorf("add the rooter: %w", err)
 	}
+	configs, err := addPluginData(ctx, mgr, durable, sealed, log)
+	if err != nil {
+		return err
+	}
 	if err := addChecks(mgr, durable, seen); err != nil {
 		return err
 	}
@@ -151,7 +158,7 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 		Executor: &command.Executor{
 			Store: durable, View: seen, Receipts: recorded, Now: time.Now, NewID: newID, NewAuditID: uuid.NewString,
 		},
-		Legacy: seen, V1: &legacy.Host{Store: durable.Legacy(), Now: time.Now, NewID: newID, NewAuditID: uuid.NewString},
+		Legacy: seen, V1: newLegacy(durable, sealed, configs),
 		Events: hub, Emitter: &command.Emitter{Store: durable, Now: time.Now, NewID: newID},
 		Now: time.Now, Log: log, Ready: ops.readiness.Check, Observer: ops.metrics, Tracer: ops.tracing.Calls(),
 	})

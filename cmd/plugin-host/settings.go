@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/base64"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kandev/plugin-host/hostsvc/query"
+	"github.com/kandev/plugin-host/hostsvc/vault"
 )
 
 // The engines that --store names.
@@ -41,6 +41,8 @@ type settings struct {
 	tlsCertFile   string
 	tlsKeyFile    string
 	cursorKeyFile string
+	// secretKeyFile is "" for a Host that keeps no secrets.
+	secretKeyFile string
 	healthListen  string
 	metricsListen string
 
@@ -70,6 +72,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&s.tlsCertFile, "tls-cert-file", "", "`file` of the serving certificate, PEM; read again when it changes")
 	flags.StringVar(&s.tlsKeyFile, "tls-key-file", "", "`file` of its private key, PEM")
 	flags.StringVar(&s.cursorKeyFile, "cursor-key-file", "", "`file` with lines of 32 bytes in base64: the first seals list cursors, all open them")
+	flags.StringVar(&s.secretKeyFile, "secret-key-file", "", "`file` with lines of 32 bytes in base64: the first seals the secrets that plugins keep, all open them; empty: plugins keep none")
 	flags.StringVar(&s.healthListen, "health-listen", ":8081", "`address` of /healthz and /readyz, HTTP")
 	flags.StringVar(&s.metricsListen, "metrics-listen", ":9443", "`address` of /metrics and the archived history, HTTPS; who asks needs a token that may get the path; 0: none")
 	flags.StringVar(&s.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the Host's own `namespace`, where the cluster remembers its store; empty: that of --leader-election-namespace, else that of the pod")
@@ -168,13 +171,14 @@ func (s *settings) postgresDSN() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// cursors reads the keys of list cursors. No error holds any part of one.
-func (s *settings) cursors() (*query.Cursors, error) {
-	text, err := os.ReadFile(s.cursorKeyFile) //nolint:gosec // the operator names the file
+// keys reads lines of keys of so many bytes in base64. No error holds any part of
+// one.
+func keys(flag, path string, size int) ([][]byte, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 	if err != nil {
-		return nil, fmt.Errorf("--cursor-key-file: %w", err)
+		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
-	var keys [][]byte
+	var all [][]byte
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for number := 1; lines.Scan(); number++ {
 		line := strings.TrimSpace(lines.Text())
@@ -182,17 +186,44 @@ func (s *settings) cursors() (*query.Cursors, error) {
 			continue
 		}
 		key, err := base64.StdEncoding.DecodeString(line)
-		if err != nil || len(key) != query.CursorKeySize {
-			return nil, fmt.Errorf("--cursor-key-file: line %d isn't %d bytes in base64", number, query.CursorKeySize)
+		if err != nil || len(key) != size {
+			return nil, fmt.Errorf("--%s: line %d isn't %d bytes in base64", flag, number, size)
 		}
-		keys = append(keys, key)
+		all = append(all, key)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, errors.New("--cursor-key-file: a line is too long")
+		return nil, fmt.Errorf("--%s: a line is too long", flag)
 	}
-	cursors, err := query.NewCursors(keys...)
+	return all, nil
+}
+
+// cursors reads the keys of list cursors.
+func (s *settings) cursors() (*query.Cursors, error) {
+	const flag = "cursor-key-file"
+	ring, err := keys(flag, s.cursorKeyFile, query.CursorKeySize)
 	if err != nil {
-		return nil, fmt.Errorf("--cursor-key-file: %w", err)
+		return nil, err
+	}
+	cursors, err := query.NewCursors(ring...)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	return cursors, nil
+}
+
+// vault reads the keys of plugins' secrets; nil without them.
+func (s *settings) vault() (*vault.Vault, error) {
+	const flag = "secret-key-file"
+	if s.secretKeyFile == "" {
+		return nil, nil
+	}
+	ring, err := keys(flag, s.secretKeyFile, vault.KeySize)
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := vault.New(ring...)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	return sealed, nil
 }
