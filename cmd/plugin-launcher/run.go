@@ -93,7 +93,7 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	})
 	if len(manifest.Capabilities.Events) > 0 {
 		follower := &relay.Relay{
-			Host: link.Conn(), Plugin: supervisor.Wait, Log: log, RetryDelays: relay.RetryDelays(),
+			Host: link.Conn(), Plugin: supervisor.Wait, Patterns: manifest.Capabilities.Events, Log: log, RetryDelays: relay.RetryDelays(),
 			CursorFile: filepath.Join(installed.StateDir, cursorName),
 		}
 		group.Go(func() error { return follower.Run(serving) })

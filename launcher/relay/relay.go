@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,6 +43,10 @@ type Relay struct {
 	Host grpc.ClientConnInterface
 	// Plugin returns the connection to the plugin, once it runs.
 	Plugin func(ctx context.Context) (grpc.ClientConnInterface, error)
+	// Patterns are the event types that the plugin's manifest declares, with * for
+	// exactly one segment between dots. The Host has others for newer plugins
+	// (capability-context-changed): who didn't ask for them doesn't know them.
+	Patterns []string
 	// CursorFile is where the place reached is kept.
 	CursorFile string
 	Log        *slog.Logger
@@ -160,7 +166,7 @@ func (r *Relay) deliverAll(ctx context.Context, queue <-chan *pluginv1.WatchEven
 		case <-ctx.Done():
 			return save()
 		case event := <-queue:
-			if event.GetEventId() != "" && !r.deliver(ctx, eventOf(event)) {
+			if event.GetEventId() != "" && r.declared(event.GetEventType()) && !r.deliver(ctx, eventOf(event)) {
 				return save() // ctx has ended; the event comes again
 			}
 			reached = event.GetCursor()
@@ -171,6 +177,15 @@ func (r *Relay) deliverAll(ctx context.Context, queue <-chan *pluginv1.WatchEven
 			}
 		}
 	}
+}
+
+// declared says whether an event type matches a pattern.
+func (r *Relay) declared(eventType string) bool {
+	return slices.ContainsFunc(r.Patterns, func(pattern string) bool {
+		return slices.EqualFunc(strings.Split(pattern, "."), strings.Split(eventType, "."), func(want, got string) bool {
+			return want == "*" || want == got
+		})
+	})
 }
 
 // eventOf translates an event. Its ID is a UUID whatever the Host's are, and the

@@ -166,7 +166,7 @@ func newWorld(t *testing.T, file string) *world {
 	toHost := connected(t, func(s *grpc.Server) { pluginv1.RegisterHostServer(s, w.host) })
 	toPlugin := connected(t, func(s *grpc.Server) { pluginv1.RegisterPluginServer(s, w.plugin) })
 	w.relay = &relay.Relay{
-		Host: toHost, Log: slog.New(slog.DiscardHandler), CursorFile: w.file, RetryDelays: relay.RetryDelays(),
+		Patterns: []string{"*", "*.*"}, Host: toHost, Log: slog.New(slog.DiscardHandler), CursorFile: w.file, RetryDelays: relay.RetryDelays(),
 		Plugin: func(context.Context) (grpc.ClientConnInterface, error) { return toPlugin, nil },
 	}
 	return w
@@ -293,6 +293,23 @@ func TestAnAttemptHasTenSeconds(t *testing.T) {
 		synctest.Wait()
 		if len(w.plugin.at) != 2 || w.plugin.at[1].Sub(w.plugin.at[0]) != 15*time.Second {
 			t.Errorf("attempts at %v", w.plugin.at)
+		}
+		w.stop(t)
+	})
+}
+
+func TestOnlyDeclaredEventsAreDelivered(t *testing.T) {
+	bubble(t, func(w *world) {
+		t := w.t
+		w.relay.Patterns = []string{"task.*", "turn.started", "*.*.s1"}
+		w.start(t)
+		w.host.publish("task.created", "task", "task.a.b", "turn.started", "turn.completed", "agent.stream.s1", "capability-context-changed")
+		synctest.Wait()
+		if got := w.plugin.types(); !slices.Equal(got, []string{"task.created", "turn.started", "agent.stream.s1"}) {
+			t.Errorf("delivered %q", got)
+		}
+		if got := w.cursor(t); got != "7" {
+			t.Errorf("the place kept is %q", got)
 		}
 		w.stop(t)
 	})

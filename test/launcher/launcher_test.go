@@ -55,7 +55,7 @@ id: sample
 api_version: 1
 version: %s
 runtime: {type: binary, executables: {%s: server/plugin}}
-capabilities: {state: true, events: ["task.*", crash]}
+capabilities: {state: true, events: ["task.*", crash, "plugin.sample.*"]}
 webhooks:
   - {key: hook}
 actions:
