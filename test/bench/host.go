@@ -41,11 +41,13 @@ import (
 // bench is the ground that both sides stand on: a folder, a certificate, a
 // token, and what has to be released at the end.
 type bench struct {
-	dir     string
-	config  rpc.Config
-	roots   *x509.CertPool
-	bearer  bearer
-	issuer  *issuer
+	dir    string
+	config rpc.Config
+	roots  *x509.CertPool
+	bearer bearer
+	issuer *issuer
+	// tasks is how many the workspace gets, if more than the constant says.
+	tasks   int
 	release []func() error
 }
 
@@ -208,6 +210,7 @@ type host struct {
 // taskID is the task of a worker.
 func taskID(worker int) string { return fmt.Sprintf("01990a4e-7b6c-7c3e-8a2f-%012d", worker) }
 
+// tasks is how many tasks a workspace has, unless a bench asks for more.
 const tasks = 64
 
 // start serves a Host on engine, with durable receipts or none.
@@ -225,7 +228,7 @@ func (b *bench) start(ctx context.Context, engine store.Engine, durable bool) (*
 	}
 	row, view := grant()
 	h := &host{}
-	if h.version, err = seed(ctx, s, row); err != nil {
+	if h.version, err = seed(ctx, s, row, max(b.tasks, tasks)); err != nil {
 		return nil, err
 	}
 	key, err := query.NewCursorKey()
@@ -284,7 +287,7 @@ func vouch(ctx context.Context, s *store.Store, term fence.Term) error {
 }
 
 // seed makes the workspace, its tasks and its grant.
-func seed(ctx context.Context, s *store.Store, row authority.Row) (version string, err error) {
+func seed(ctx context.Context, s *store.Store, row authority.Row, tasks int) (version string, err error) {
 	term, err := s.Lead(ctx)
 	if err != nil {
 		return "", fmt.Errorf("lead: %w", err)

@@ -67,6 +67,8 @@ var parts = []struct {
 }{
 	{"decision", measureDecision},
 	{"read", measureReads},
+	{"lists", measureLists},
+	{"receipts", measureReceipts},
 	{"write", measureSQLiteWrites},
 	{"postgres", measurePostgresWrites},
 	{"hammer", measureHammering},

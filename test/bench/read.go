@@ -32,7 +32,7 @@ func measureReads(ctx context.Context, m *measurement) error {
 		bar     float64
 	}{
 		{"exact_read_vs_echo_noreceipt", false, 0.5},
-		{"exact_read_vs_echo", true, 0.3},
+		{"exact_read_vs_echo", true, 0.35},
 	} {
 		if err := m.measureRead(ctx, variant.name, variant.durable, variant.bar); err != nil {
 			return err
