@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +38,7 @@ const (
 	// where no watch shows a change: the ConfigMap, and the CA in it.
 	workloadEvery = time.Minute
 	// workloadRetry is how long the API server's refusal is not asked about again.
-	workloadRetry = 10 * time.Second
+	workloadRetry = 5 * time.Second
 )
 
 // workloadReconciler runs plugins whose installation has spec.workload: a
@@ -118,9 +119,9 @@ func addWorkloads(mgr manager.Manager, r *workloadReconciler) error {
 	return nil
 }
 
-func (r *workloadReconciler) naming(ctx context.Context, selection client.ListOption) []reconcile.Request {
+func (r *workloadReconciler) naming(ctx context.Context, which client.ListOption) []reconcile.Request {
 	var list v1alpha1.PluginInstallationList
-	if err := r.cached.List(ctx, &list, selection, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.cached.List(ctx, &list, which, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the cache fails only when it ends
 	}
 	var found []reconcile.Request
@@ -140,7 +141,8 @@ func (r *workloadReconciler) Reconcile(ctx context.Context, request reconcile.Re
 		// The garbage collector ends what ran, and an ID comes with another event.
 		return reconcile.Result{}, err
 	}
-	had, err := r.ours(ctx, object)
+	// What the cache doesn't show yet comes with an event.
+	had, err := r.ours(ctx, r.cached, object)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -196,7 +198,7 @@ func (r *workloadReconciler) bring(ctx context.Context, object *v1alpha1.PluginI
 		return nil, &refusal{v1alpha1.ReasonHostNotConfigured, err.Error()}
 	}
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names what was done
+		return nil, err
 	}
 	gone, err := r.remove(ctx, object, had, client.ObjectKeyFromObject(wanted.Deployment))
 	if err != nil {
@@ -252,11 +254,11 @@ func (r *workloadReconciler) unacceptable(ctx context.Context, object *v1alpha1.
 }
 
 // ours lists what runs an installation, wherever it is, deployments first.
-func (r *workloadReconciler) ours(ctx context.Context, object *v1alpha1.PluginInstallation) ([]client.Object, error) {
+func (r *workloadReconciler) ours(ctx context.Context, from client.Reader, object *v1alpha1.PluginInstallation) ([]client.Object, error) {
 	var deployments appsv1.DeploymentList
 	var policies networkingv1.NetworkPolicyList
 	for _, list := range []client.ObjectList{&deployments, &policies} {
-		if err := r.cached.List(ctx, list, client.MatchingLabels(kinds.WorkloadLabels(object))); err != nil {
+		if err := from.List(ctx, list, client.MatchingLabels(kinds.WorkloadLabels(object))); err != nil {
 			return nil, fmt.Errorf("list what runs installation %s: %w", object.Name, err)
 		}
 	}
@@ -280,6 +282,13 @@ func (r *workloadReconciler) ours(ctx context.Context, object *v1alpha1.PluginIn
 // remove ends what runs under another name than keep, and tells whether all of it
 // is gone. The policy stays until the pod has ended.
 func (r *workloadReconciler) remove(ctx context.Context, object *v1alpha1.PluginInstallation, had []client.Object, keep client.ObjectKey) (gone bool, err error) {
+	if !slices.ContainsFunc(had, func(o client.Object) bool { return client.ObjectKeyFromObject(o) != keep }) {
+		return true, nil
+	}
+	// The cache can show a policy and not yet the deployment that it is for.
+	if had, err = r.ours(ctx, r.live, object); err != nil {
+		return false, err
+	}
 	gone = true
 	for _, o := range had {
 		deployment, ok := o.(*appsv1.Deployment)
@@ -366,7 +375,7 @@ func sharedPart(o *unstructured.Unstructured, part string) bool {
 			continue
 		}
 		var owned map[string]json.RawMessage
-		if json.Unmarshal(entry.FieldsV1.Raw, &owned) != nil {
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
 			return true // unknown, so replaced
 		}
 		if _, ok := owned["f:"+part]; ok {

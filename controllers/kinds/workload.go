@@ -83,7 +83,8 @@ func WorkloadLabels(o *v1alpha1.PluginInstallation) map[string]string {
 // Pinned says whether an image is named by its digest.
 func Pinned(image string) bool { return image == "" || strings.Contains(image, "@sha256:") }
 
-// ErrNoLauncherImage: neither the installation nor the Host names an image to run.
+// ErrNoLauncherImage says that neither the installation nor the Host names an
+// image to run.
 var ErrNoLauncherImage = errors.New("spec.workload.image is needed: the Host was given no image of the launcher")
 
 // WorkloadOf makes what spec.workload asks for, of an installation that has its
@@ -228,7 +229,7 @@ func podOf(o *v1alpha1.PluginInstallation, host *WorkloadHost, image, caName str
 
 func containerOf(w *v1alpha1.Workload, host *WorkloadHost, image string) corev1.Container {
 	c := corev1.Container{
-		Name: WorkloadContainer, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Args: w.Args,
+		Name: WorkloadContainer, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Args: literal(w.Args),
 		Env: []corev1.EnvVar{
 			{Name: "KANDEV_PLUGIN_HOST_ADDRESS", Value: host.Address},
 			{Name: "KANDEV_PLUGIN_HOST_CA_FILE", Value: WorkloadCAFile},
@@ -255,6 +256,7 @@ func containerOf(w *v1alpha1.Workload, host *WorkloadHost, image string) corev1.
 		c.Args = append(append(how,
 			"--plugins-dir="+dataFolder, "--run-dir="+scratchFolder,
 			fmt.Sprintf("--http-listen=:%d", portHTTP), fmt.Sprintf("--health-listen=:%d", portHealth)), w.Args...)
+		c.Args = literal(c.Args)
 		c.Ports = []corev1.ContainerPort{
 			{Name: "http", ContainerPort: portHTTP, Protocol: corev1.ProtocolTCP},
 			{Name: "health", ContainerPort: portHealth, Protocol: corev1.ProtocolTCP},
@@ -272,12 +274,21 @@ func containerOf(w *v1alpha1.Workload, host *WorkloadHost, image string) corev1.
 				LocalObjectReference: corev1.LocalObjectReference{Name: v.SecretKeyRef.Name}, Key: v.SecretKeyRef.Key,
 			}}
 		case v.Value != nil:
-			// A dollar in it is no reference to another variable.
-			variable.Value = strings.ReplaceAll(*v.Value, "$", "$$")
+			variable.Value = literal([]string{*v.Value})[0]
 		}
 		c.Env = append(c.Env, variable)
 	}
 	return c
+}
+
+// literal keeps the kubelet from replacing references to variables: what is written
+// is what the plugin gets.
+func literal(texts []string) []string {
+	kept := make([]string, len(texts))
+	for i, text := range texts {
+		kept[i] = strings.ReplaceAll(text, "$", "$$")
+	}
+	return kept
 }
 
 func probe(path string, every, failures int32) *corev1.Probe {

@@ -297,6 +297,8 @@ type host struct {
 	roundEvery time.Duration
 	// retention is how old an event must be to be pruned.
 	retention time.Duration
+	// workloads are how plugins run that the process runs.
+	workloads controllers.Workloads
 	// dieAtDelete is the deletion of an event at which it dies, 0 for none.
 	dieAtDelete atomic.Int64
 	// blind: it gets no answer when it reads an admission policy, as long as that
@@ -490,7 +492,7 @@ func (h *host) manager(ctx context.Context) (ctrl.Manager, error) {
 		Store: &ledger{Store: h.store, host: h}, View: h.view, Policy: authority.BuiltInPolicy(),
 		Now: h.now, Random: rand.Reader, Namespace: h.namespace, AdoptFrom: h.adoptFrom,
 		RoundEvery: h.roundEvery, LeaseLife: leaseLife(h.roundEvery),
-		EventRetention: h.retention, Observer: observer{h},
+		EventRetention: h.retention, Observer: observer{h}, Workloads: h.workloads,
 	})
 }
 

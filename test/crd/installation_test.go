@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 var _ = Describe("PluginInstallation", func() {
@@ -170,14 +169,6 @@ var _ = Describe("PluginInstallation", func() {
 			"spec.compatibility.implicitExpectNone.reason", "may not be more than 1024"),
 		Entry("a grant for a reason with a NUL", "spec.compatibility.implicitExpectNone", with(grant(), "reason", "a\x00b"),
 			"spec.compatibility.implicitExpectNone.reason", "should match"),
-	)
-
-	DescribeTable("has no field that nothing acts on", func(ctx SpecContext, path string) {
-		err := api.Create(ctx, object(with(installation(), path, document{})))
-		Expect(apierrors.IsBadRequest(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(ContainSubstring("unknown field %q", path)))
-	},
-		Entry(nil, "spec.workload"),
 	)
 
 	It("keeps its pluginID, and can be upgraded", func(ctx SpecContext) {
