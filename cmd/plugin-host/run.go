@@ -105,6 +105,10 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 		err = errors.Join(err, receipts.Close(flush))
 	}()
 
+	workloads, err := s.workloads(ctx)
+	if err != nil {
+		return err
+	}
 	policy := authority.BuiltInPolicy()
 	seen := view.New(policy)
 	mgr, err := newManager(s, cluster, ops.server(s, durable, log), log)
@@ -118,7 +122,7 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 		Store: ops.metrics.Store(ledger{durable}, ops.tracing.Tracer()), Observer: ops.metrics.Controllers(ops.tracing.Tracer()),
 		View: seen, Policy: policy, Now: time.Now, Random: rand.Reader,
 		Namespace: s.namespace, AdoptFrom: s.adoptFrom, RoundEvery: s.lease / roundsInALease, LeaseLife: s.lease,
-		ProofSettle: proofSettle, EventRetention: s.eventRetention,
+		ProofSettle: proofSettle, EventRetention: s.eventRetention, Workloads: workloads,
 	}); err != nil {
 		return fmt.Errorf("add the controllers: %w", err)
 	}

@@ -51,6 +51,8 @@ type settings struct {
 	leaderElectionNamespace string
 	leaderLease             time.Duration
 	lease                   time.Duration
+
+	workload workloadSettings
 }
 
 // shortestLease is the least that a lease can last: its renewals need time.
@@ -80,6 +82,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&s.leaderElectionNamespace, "leader-election-namespace", "", "`namespace` of the leader's lease; empty: --namespace")
 	flags.DurationVar(&s.leaderLease, "leader-lease-duration", 15*time.Second, "`time` that a leader which gives no sign keeps its lease; another process leads after it")
 	flags.DurationVar(&s.lease, "lease-duration", 15*time.Second, "`time` that commands commit after the last comparison with the API server: what is revoked ends at most two seconds later, whatever fails")
+	s.workload.register(flags)
 	if err := flags.Parse(args); err != nil {
 		return s, err //nolint:wrapcheck // it names the flag
 	}
@@ -107,6 +110,9 @@ func (s *settings) check() error {
 	}
 	if s.kubeconfig != "" {
 		required = append(required, struct{ flag, value string }{"namespace", s.namespace})
+	}
+	if err := s.workload.check(); err != nil {
+		return err
 	}
 	if s.eventRetention < 0 {
 		return fmt.Errorf("--event-retention: %s is no age", s.eventRetention)
