@@ -53,10 +53,11 @@ var verbs = []string{
 // every resource that the API server serves, under every verb.
 func (c cluster) rights(t *testing.T) {
 	t.Helper()
-	const workspace, other = "rights-workspace", "rights-other"
-	for _, name := range []string{workspace, other} {
+	const workspace, other, plugin = "rights-workspace", "rights-other", "rights-plugin"
+	for _, name := range []string{workspace, other, plugin} {
 		c.createNamespace(t, name, nil)
 	}
+	c.kubectl(t, "--namespace", plugin, "create", "rolebinding", "plugin-host-workloads", "--clusterrole=plugin-host-workloads", "--serviceaccount="+namespace+":"+host)
 	for _, role := range []string{"installer", "viewer", "auditor", "human-policy", "workspace-binder", "metrics-reader", "compatibility-approver"} {
 		c.kubectl(t, "create", "clusterrolebinding", "rights-"+role, "--clusterrole=plugin-host-"+role, "--user="+role)
 	}
@@ -68,6 +69,8 @@ func (c cluster) rights(t *testing.T) {
 		rightsOf([]string{
 			"namespaces", "serviceaccounts", installations, approvals, humanPolicies,
 			"validatingadmissionpolicies.admissionregistration.k8s.io", "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+			// What runs plugins, to read; to write in the namespaces of a binding only.
+			"deployments.apps", "networkpolicies.networking.k8s.io",
 		}, "get", "list", "watch"),
 		rightsOf([]string{"pods"}, "list", "watch"),
 		rightsOf([]string{
@@ -84,6 +87,9 @@ func (c cluster) rights(t *testing.T) {
 		rightsOf([]string{"events"}, "create", "patch"),
 		// Approvals in dry runs only: admission lets no ServiceAccount grant.
 		rightsOf([]string{"configmaps", approvals}, "create"))
+	managerAtPlugin := slices.Concat(managerEverywhere,
+		rightsOf([]string{"deployments.apps", "networkpolicies.networking.k8s.io"}, "create", "delete", "patch", "update"),
+		rightsOf([]string{"configmaps"}, "create", "delete", "get", "patch", "update"))
 	write := []string{"create", "delete", "get", "list", "patch", "update", "watch"}
 	read := []string{"get", "list", "watch"}
 
@@ -101,6 +107,7 @@ func (c cluster) rights(t *testing.T) {
 		{who: manager, groups: accounts, rights: managerEverywhere},
 		{who: manager, groups: accounts, namespace: namespace, rights: managerAtHome},
 		{who: manager, groups: accounts, namespace: workspace, rights: managerEverywhere},
+		{who: manager, groups: accounts, namespace: plugin, rights: managerAtPlugin},
 		{who: "installer", rights: rightsOf([]string{installations}, write...)},
 		{who: "approver", namespace: workspace, rights: append(rightsOf([]string{approvals}, write...), "get namespaces")},
 		{who: "approver", namespace: other},
