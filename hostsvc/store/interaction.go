@@ -17,15 +17,44 @@ var interactionTable = newVersioned("an interaction", "interactions", []string{
 	"updated_at", "row_version", "version",
 }, 2)
 
-// interactionBody is what only a reader of an interaction needs.
-type interactionBody struct {
-	Title             string                       `json:"title,omitempty"`
-	Context           string                       `json:"context,omitempty"`
-	ToolCallID        string                       `json:"tool_call_id,omitempty"`
-	ActionType        string                       `json:"action_type,omitempty"`
-	Options           []domain.InteractionOption   `json:"options,omitempty"`
-	Questions         []domain.InteractionQuestion `json:"questions,omitempty"`
-	AgentDisconnected bool                         `json:"agent_disconnected,omitempty"`
+// interactionBody is what only a reader of an interaction needs, and its parts, as they
+// are stored.
+type (
+	interactionBody struct {
+		Title             string           `json:"title,omitempty"`
+		Context           string           `json:"context,omitempty"`
+		ToolCallID        string           `json:"tool_call_id,omitempty"`
+		ActionType        string           `json:"action_type,omitempty"`
+		Options           []storedOption   `json:"options,omitempty"`
+		Questions         []storedQuestion `json:"questions,omitempty"`
+		AgentDisconnected bool             `json:"agent_disconnected,omitempty"`
+	}
+	storedQuestion struct {
+		ID      string         `json:"id,omitempty"`
+		Title   string         `json:"title,omitempty"`
+		Prompt  string         `json:"prompt,omitempty"`
+		Options []storedOption `json:"options,omitempty"`
+	}
+	storedOption struct {
+		ID          string `json:"id,omitempty"`
+		Label       string `json:"label,omitempty"`
+		Kind        string `json:"kind,omitempty"`
+		Description string `json:"description,omitempty"`
+	}
+)
+
+func storeOptions(options []domain.InteractionOption) (stored []storedOption) {
+	for _, o := range options {
+		stored = append(stored, storedOption(o))
+	}
+	return stored
+}
+
+func readOptions(stored []storedOption) (options []domain.InteractionOption) {
+	for _, o := range stored {
+		options = append(options, domain.InteractionOption(o))
+	}
+	return options
 }
 
 func scanInteraction(r Row) (domain.Interaction, error) {
@@ -39,15 +68,22 @@ func scanInteraction(r Row) (domain.Interaction, error) {
 		return domain.Interaction{}, fmt.Errorf("decode interaction %s: %w", i.ID, err)
 	}
 	i.Title, i.Context, i.ToolCallID, i.ActionType = body.Title, body.Context, body.ToolCallID, body.ActionType
-	i.Options, i.Questions, i.AgentDisconnected = body.Options, body.Questions, body.AgentDisconnected
+	i.Options, i.AgentDisconnected = readOptions(body.Options), body.AgentDisconnected
+	for _, q := range body.Questions {
+		i.Questions = append(i.Questions, domain.InteractionQuestion{ID: q.ID, Title: q.Title, Prompt: q.Prompt, Options: readOptions(q.Options)})
+	}
 	return i, nil
 }
 
 func (t *tx) interactionArgs(i domain.Interaction, owed bool) ([]any, error) {
-	body, err := json.Marshal(interactionBody{
-		Title: i.Title, Context: i.Context, ToolCallID: i.ToolCallID, ActionType: i.ActionType, Options: i.Options,
-		Questions: i.Questions, AgentDisconnected: i.AgentDisconnected,
-	})
+	stored := interactionBody{
+		Title: i.Title, Context: i.Context, ToolCallID: i.ToolCallID, ActionType: i.ActionType, Options: storeOptions(i.Options),
+		AgentDisconnected: i.AgentDisconnected,
+	}
+	for _, q := range i.Questions {
+		stored.Questions = append(stored.Questions, storedQuestion{ID: q.ID, Title: q.Title, Prompt: q.Prompt, Options: storeOptions(q.Options)})
+	}
+	body, err := json.Marshal(stored)
 	if err != nil {
 		return nil, fmt.Errorf("encode interaction %s: %w", i.ID, err)
 	}
@@ -210,7 +246,7 @@ func (t *tx) newestTurn(sessionID string) (turns []domain.Turn, err error) {
 
 // addOwed adds the interactions that a session was owed an answer to before.
 func (t *tx) addOwed(sessionID string, ids map[string]bool) error {
-	return t.query("read what is owed", `SELECT id FROM interactions WHERE session_id = $1 AND owed = 1 AND workspace_id = $2`,
+	return t.query("read what is owed", `SELECT id FROM interactions WHERE session_id = $1 AND owed = 1 AND `+withinWorkspace+`$2`,
 		func(r Row) error { ids[r.Text(0)] = true; return nil }, sessionID, t.workspace)
 }
 

@@ -195,7 +195,7 @@ func (t *tx) restate(m domain.Message, after domain.MarkupState) error {
 	stream := t.talk.end.stream(m.AuthorType)
 	for last := m.Sequence; last < stream.last; {
 		rows, err := t.messages("read the rows behind a message",
-			`session_id = $1 AND workspace_id = $2 AND author_type = $3 AND sequence > $4 ORDER BY sequence LIMIT $5`,
+			`session_id = $1 AND `+withinWorkspace+`$2 AND author_type = $3 AND sequence > $4 ORDER BY sequence LIMIT $5`,
 			m.SessionID, t.workspace, string(m.AuthorType), last, int64(restateStep))
 		if err != nil {
 			return err

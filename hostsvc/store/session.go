@@ -9,9 +9,8 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/query"
 )
 
-// ErrMisplaced: a row of a conversation names a task, session or turn that it can't
-// belong to, because the workspace doesn't have it, or a task, session or pending ID
-// other than its own.
+// ErrMisplaced says that a row of a conversation names what it can't belong to: a task,
+// session or turn that the workspace doesn't have, or another one's pending ID.
 var ErrMisplaced = errors.New("the row doesn't belong where it says")
 
 var (
@@ -70,7 +69,7 @@ func (t *tx) Session(id string) (session domain.Session, found bool, err error) 
 // SessionsOf reads all sessions of a task, the newest start first and then by ID.
 func (t *tx) SessionsOf(taskID string) (sessions []domain.Session, err error) {
 	err = t.query("read the sessions of a task",
-		`SELECT `+sessionTable.columns+` FROM sessions WHERE task_id = $1 AND workspace_id = $2 ORDER BY sort_key`,
+		`SELECT `+sessionTable.columns+` FROM sessions WHERE task_id = $1 AND `+withinWorkspace+`$2 ORDER BY sort_key`,
 		func(r Row) error {
 			session, err := scanSession(r)
 			sessions = append(sessions, session)
@@ -138,14 +137,17 @@ func (t *tx) requireTask(id string) error {
 // DeleteSessions removes all sessions of a task with everything that was said, asked
 // and counted in them. Lists as of an earlier version go on showing them.
 func (t *tx) DeleteSessions(taskID string) error {
-	const within = `session_id IN (SELECT id FROM sessions WHERE task_id = $1 AND workspace_id = $2)`
+	const (
+		ofTask = `task_id = $1 AND ` + withinWorkspace + `$2`
+		within = `session_id IN (SELECT id FROM sessions WHERE ` + ofTask + `)`
+	)
 	t.domain = true
 	for _, rows := range []struct {
 		table     *versioned
 		condition string
 	}{
-		{messageTable, `task_id = $1 AND workspace_id = $2`},
-		{interactionTable, `task_id = $1 AND workspace_id = $2`},
+		{messageTable, ofTask},
+		{interactionTable, ofTask},
 		{inboxTable, `task_id = $1 AND workspace_id = $2 AND ` + within},
 	} {
 		if err := t.removeRows(rows.table, rows.condition, taskID, t.workspace); err != nil {
@@ -159,7 +161,7 @@ func (t *tx) DeleteSessions(taskID string) error {
 		}
 	}
 	t.talk = talk{changed: t.talk.changed}
-	return t.removeRows(sessionTable, `task_id = $1 AND workspace_id = $2`, taskID, t.workspace)
+	return t.removeRows(sessionTable, ofTask, taskID, t.workspace)
 }
 
 // Sessions implements query.SessionSnapshot.

@@ -228,10 +228,19 @@ func listAll[T any](s *snapshot, q *streams, table string, offset, limit int, sc
 	return items, err
 }
 
+// withinWorkspace is the condition on the workspace beside one on a session or a task,
+// whose indexes cross workspaces. It is of a form that no index serves: a planner without
+// statistics would as well take the whole workspace's index, and read all of it.
+const withinWorkspace = "workspace_id || '' = "
+
 // listStreams lists a workspace's rows as of a version, of table and its closed
 // versions. Conditions on the workspace and the version are added here.
 func listStreams[T any](s *snapshot, q *streams, table, workspaceID string, asOf domain.Version, limit int, scan func(Row) (T, error), key func(T) string) ([]T, error) {
-	q.and("workspace_id = ? AND version <= ?", workspaceID, int64(asOf))
+	within := "workspace_id = ?"
+	if q.column == "session_id" || q.column == "task_id" {
+		within = withinWorkspace + "?"
+	}
+	q.and(within+" AND version <= ?", workspaceID, int64(asOf))
 	newest, _, err := s.Head(workspaceID)
 	if err != nil {
 		return nil, err

@@ -168,3 +168,13 @@ func TestFilesAreTheOwnersAlone(t *testing.T) {
 		}
 	}
 }
+
+func TestListsOfConversationsFollowTheirIndexes(t *testing.T) {
+	storetest.RunPlans(t, fresh(t), func(c store.Conn, statement store.Statement) (steps []string, err error) {
+		err = c.Query("EXPLAIN QUERY PLAN "+statement.Text, func(r store.Row) error {
+			steps = append(steps, r.Text(3))
+			return nil
+		}, statement.Args...)
+		return steps, err
+	})
+}

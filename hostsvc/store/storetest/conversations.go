@@ -24,6 +24,7 @@ import (
 // talkTx is what writes conversations, as imports and runtimes do.
 type talkTx interface {
 	command.Tx
+	Session(id string) (session domain.Session, found bool, err error)
 	InsertSession(session domain.Session) error
 	UpdateSession(session domain.Session) error
 	InsertTurn(turn domain.Turn) error
