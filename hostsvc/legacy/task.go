@@ -512,6 +512,9 @@ func (h *Host) MoveTask(ctx context.Context, caller Caller, move TaskMove) (Move
 	var out Moved
 	task, err := h.writeTask(ctx, move.TaskID, func(tx Tx, task domain.Task) (domain.Task, error) {
 		out = Moved{FromStepID: task.WorkflowStepID}
+		if failure := checkText("workflow_step_id", move.WorkflowStepID); failure != nil {
+			return task, failure
+		}
 		target, found, err := tx.WorkflowStep(move.WorkflowStepID)
 		if err != nil {
 			return task, fmt.Errorf("read the step: %w", err)

@@ -60,12 +60,8 @@ type Relation struct {
 	SourceVersion, TargetVersion domain.Version
 }
 
-const (
-	// maxRelated is how many tasks the graph around one may hold.
-	maxRelated = 1000
-	// tooManyRelated is the answer to a graph that is larger.
-	tooManyRelated = "task relation query requires a task with fewer related tasks"
-)
+// maxRelated is how many tasks the graph around one may hold.
+const maxRelated = 1000
 
 type relationFilter struct{ TaskID string }
 
@@ -97,7 +93,8 @@ func (r *Reader) TaskRelations(ctx context.Context, installationID string, m adm
 					return s.RelationsOf(env.WorkspaceID, ids, asOf)
 				})
 				if errors.Is(err, domain.ErrRelationSearch) {
-					refusal := admission.Refuse(contract.ReasonProviderRateLimited, tooManyRelated)
+					refusal := admission.Refuse(contract.ReasonProviderRateLimited,
+						fmt.Sprintf("names a task with more than %d related tasks", maxRelated))
 					refusal.Field = "task_id"
 					return nil, refusal
 				}

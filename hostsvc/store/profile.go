@@ -80,12 +80,12 @@ func (s *snapshot) ExecutorProfiles(offset, limit int) (profiles []domain.Execut
 
 // HasAgentProfile implements legacy.ProfileSnapshot.
 func (s *snapshot) HasAgentProfile(id string) (has bool, err error) {
-	err = s.query("look for an agent profile", `SELECT 1 FROM agent_profiles WHERE id = $1`, func(Row) error { has = true; return nil }, id)
+	err = s.query("look for an agent profile", `SELECT 1 FROM agent_profiles WHERE id = $1`, func(Row) error { has = true; return nil }, clean(id))
 	return has, err
 }
 
 // HasExecutorProfile implements legacy.ProfileSnapshot.
 func (s *snapshot) HasExecutorProfile(id string) (has bool, err error) {
-	err = s.query("look for an executor profile", `SELECT 1 FROM executor_profiles WHERE id = $1`, func(Row) error { has = true; return nil }, id)
+	err = s.query("look for an executor profile", `SELECT 1 FROM executor_profiles WHERE id = $1`, func(Row) error { has = true; return nil }, clean(id))
 	return has, err
 }

@@ -56,6 +56,6 @@ func (s *snapshot) Repositories(workspaceID string, offset, limit int) (reposito
 	err = s.query("list repositories", `SELECT `+repositoryColumns+` FROM repositories WHERE workspace_id = $1
 		ORDER BY COALESCE(created_at, 0), id LIMIT $2 OFFSET $3`,
 		func(r Row) error { repositories = append(repositories, scanRepository(r, workspaceID)); return nil },
-		workspaceID, int64(limit), int64(offset))
+		clean(workspaceID), int64(limit), int64(offset))
 	return repositories, err
 }

@@ -93,7 +93,7 @@ func writeIn(b *strings.Builder, args []any, column string, values []string) []a
 	writeParameters(b, len(args)+1, size)
 	b.WriteString(")")
 	for i := range size {
-		args = append(args, values[min(i, len(values)-1)])
+		args = append(args, clean(values[min(i, len(values)-1)])) // what can't be stored is nowhere
 	}
 	return args
 }

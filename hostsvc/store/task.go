@@ -323,7 +323,7 @@ func (s *snapshot) tasksAnywhere(tasks *[]domain.Task) func(Row) error {
 // TasksByID implements legacy.TaskSnapshot.
 func (s *snapshot) TasksByID(id string) (tasks []domain.Task, err error) {
 	err = s.query("find a task", `SELECT `+taskColumns+`, workspace_id FROM tasks WHERE id = $1 ORDER BY workspace_id`,
-		s.tasksAnywhere(&tasks), id)
+		s.tasksAnywhere(&tasks), clean(id))
 	return tasks, err
 }
 

@@ -254,7 +254,7 @@ func (s *snapshot) VisibleWorkflows(workspaceID string, offset, limit int) (work
 		workflow, err := scanWorkflow(r, workspaceID)
 		workflows = append(workflows, workflow)
 		return err
-	}, workspaceID, int64(limit), int64(offset))
+	}, clean(workspaceID), int64(limit), int64(offset))
 	return workflows, err
 }
 
@@ -265,7 +265,7 @@ func (s *snapshot) StepsOf(workflowID string) (steps []domain.WorkflowStep, err 
 		step, err := scanStep(r, r.Text(11))
 		steps = append(steps, step)
 		return err
-	}, workflowID)
+	}, clean(workflowID))
 	return steps, err
 }
 

@@ -141,7 +141,7 @@ func (s *snapshot) StepTransitions(taskID string, offset, limit int) (moves []do
 				Actor: domain.Actor(r.Text(7)), OccurredAt: nanoTime(r, 8), Version: domain.Version(r.Int(9)),
 			})
 			return nil
-		}, taskID, int64(limit), int64(offset))
+		}, clean(taskID), int64(limit), int64(offset))
 	return moves, err
 }
 
@@ -162,6 +162,6 @@ func (s *snapshot) TransitionGroups(workflowID string, offset, limit int) (group
 	err = s.query("count the moves of a workflow", selectGroups, func(r Row) error {
 		groups = append(groups, legacy.TransitionGroup{Kind: r.Text(0), FromStepID: r.Text(1), ToStepID: r.Text(2), Count: r.Int(3)})
 		return nil
-	}, workflowID, int64(limit), int64(offset))
+	}, clean(workflowID), int64(limit), int64(offset))
 	return groups, err
 }
