@@ -273,10 +273,11 @@ const (
 	compared link = iota
 	// follows: it was compared with what its row had processed, the version before.
 	follows
-	// dropped: it takes something away from a row that has processed nothing, and as
-	// far as is known it doesn't stand at that row's place. In a store that was lost
-	// the binding that says so may come back later, and the row with it: that this
-	// version took away is in no hold, and must not be forgotten (I7).
+	// dropped: it takes something away from the row that it names and that has
+	// processed nothing, and as far as is known it doesn't stand at that row's place.
+	// In a store that was lost the binding that says so may come back later, and the
+	// row with it: that this version took away is in no hold, and must not be
+	// forgotten (I7).
 	dropped
 )
 
@@ -390,7 +391,9 @@ func (w *watch) handle(ctx context.Context, place view.Place, prev, cur version)
 	for _, key := range w.concerned(place, prev, cur) {
 		row, held, err := w.handleFor(ctx, key, place, prev, cur)
 		if errors.Is(err, errUnplaced) {
-			joins, err = dropped, nil
+			if err = nil; cur.spec != nil && keyOf(cur.spec) == key {
+				joins = dropped
+			}
 		}
 		if err != nil {
 			return joins, fmt.Errorf("handle generation %d for installation %s in workspace %s: %w",

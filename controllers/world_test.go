@@ -194,7 +194,10 @@ func (l *ledgerOf) Bindings(context.Context) ([]authority.Workspace, error) {
 	return []authority.Workspace{l.w.bound}, nil
 }
 
-func (l *ledgerOf) Row(context.Context, authority.Key) (authority.Row, error) {
+func (l *ledgerOf) Row(_ context.Context, key authority.Key) (authority.Row, error) {
+	if key != l.w.row.Key {
+		return authority.Row{Key: key}, nil
+	}
 	l.w.rowReads++
 	if l.w.beforeRow != nil {
 		l.w.beforeRow(l.w.rowReads)
@@ -348,5 +351,27 @@ func TestI7_WhatIsDroppedIsAGap(t *testing.T) {
 		if err != nil || from != c.from {
 			t.Errorf("generation %d: watched from %d (%v), want %d", c.cur.generation, from, err, c.from)
 		}
+	}
+}
+
+// Whoever has named another installation by mistake has revoked nothing.
+func TestAnotherKeyIsNoGap(t *testing.T) {
+	w := newWorld(t)
+	handler := newWatch(view.New(authority.BuiltInPolicy()), &ledgerOf{w: w}, w.cluster(), nil, logr.Discard())
+	defer handler.queue.ShutDown()
+	for generation, id := range []string{"nobody-installed-it", w.row.Key.InstallationID} {
+		handler.append(whereItStands, version{uid: "u", generation: int64(generation + 1), spec: &authority.Approval{
+			UID: "u", Generation: int64(generation + 1), InstallationID: id, WorkspaceID: w.row.Key.WorkspaceID,
+		}})
+		object, cur, _ := handler.next(whereItStands)
+		joins, err := handler.handle(t.Context(), whereItStands, object.last, cur)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler.done(whereItStands, object, cur, joins)
+	}
+	from, err := handler.WatchedFrom(t.Context(), fence.Object{Namespace: whereItStands.Namespace, Name: whereItStands.Name, UID: "u"}, 2)
+	if err != nil || from != 1 {
+		t.Errorf("watched from %d (%v), want 1", from, err)
 	}
 }
