@@ -58,7 +58,7 @@ func resealer(secrets legacy.SecretStore, sealed legacy.Vault, log *slog.Logger)
 			resealed, lost, err := legacy.Reseal(ctx, secrets, sealed)
 			switch {
 			case ctx.Err() != nil:
-				return nil
+				return nil //nolint:nilerr // the term has ended
 			case err != nil:
 				log.Error("Not every secret is sealed by the first key; the next try is due", "after", resealEvery, "resealed", resealed, "error", err)
 			case lost > 0:

@@ -179,10 +179,10 @@ func (s *settings) postgresDSN() (string, error) {
 
 // keys reads lines of keys of so many bytes in base64. No error holds any part of
 // one.
-func keys(flag, path string, size int) ([][]byte, error) {
+func keys(name, path string, size int) ([][]byte, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", flag, err)
+		return nil, fmt.Errorf("--%s: %w", name, err)
 	}
 	var all [][]byte
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -193,43 +193,43 @@ func keys(flag, path string, size int) ([][]byte, error) {
 		}
 		key, err := base64.StdEncoding.DecodeString(line)
 		if err != nil || len(key) != size {
-			return nil, fmt.Errorf("--%s: line %d isn't %d bytes in base64", flag, number, size)
+			return nil, fmt.Errorf("--%s: line %d isn't %d bytes in base64", name, number, size)
 		}
 		all = append(all, key)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("--%s: a line is too long", flag)
+		return nil, fmt.Errorf("--%s: a line is too long", name)
 	}
 	return all, nil
 }
 
 // cursors reads the keys of list cursors.
 func (s *settings) cursors() (*query.Cursors, error) {
-	const flag = "cursor-key-file"
-	ring, err := keys(flag, s.cursorKeyFile, query.CursorKeySize)
+	const name = "cursor-key-file"
+	ring, err := keys(name, s.cursorKeyFile, query.CursorKeySize)
 	if err != nil {
 		return nil, err
 	}
 	cursors, err := query.NewCursors(ring...)
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", flag, err)
+		return nil, fmt.Errorf("--%s: %w", name, err)
 	}
 	return cursors, nil
 }
 
 // vault reads the keys of plugins' secrets; nil without them.
 func (s *settings) vault() (*vault.Vault, error) {
-	const flag = "secret-key-file"
+	const name = "secret-key-file"
 	if s.secretKeyFile == "" {
-		return nil, nil
+		return nil, nil //nolint:nilnil // no vault is what was asked for
 	}
-	ring, err := keys(flag, s.secretKeyFile, vault.KeySize)
+	ring, err := keys(name, s.secretKeyFile, vault.KeySize)
 	if err != nil {
 		return nil, err
 	}
 	sealed, err := vault.New(ring...)
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", flag, err)
+		return nil, fmt.Errorf("--%s: %w", name, err)
 	}
 	return sealed, nil
 }

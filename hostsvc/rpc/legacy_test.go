@@ -317,8 +317,8 @@ func TestI12_NeitherWorldReachesTheOther(t *testing.T) {
 		}
 		response, err := w.send(w.as(beta), method, request)
 		if method.Name() == "GetCapabilityContext" {
-			context, ok := response.(*pluginv1.GetCapabilityContextResponse)
-			if err != nil || !ok || len(context.GetWorkspaces()) != 0 {
+			standing, ok := response.(*pluginv1.GetCapabilityContextResponse)
+			if err != nil || !ok || len(standing.GetWorkspaces()) != 0 {
 				t.Errorf("the context of nothing approved is %v, %v", response, err)
 			}
 			continue
