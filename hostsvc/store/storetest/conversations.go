@@ -606,3 +606,51 @@ func testConversationsConcurrently(t *testing.T, d Database) {
 	close(stop)
 	wait.Wait()
 }
+
+// Of a conversation, too, no version is kept that no list can show any more.
+func testConversationsPrune(t *testing.T, d Database) {
+	engine := d.Open(t)
+	w := openOn(t, engine)
+	w.seed("w", 1)
+	closed := func(table string) (n int64) {
+		t.Helper()
+		w.must(engine.Read(t.Context(), func(c store.Conn) error {
+			return c.Query(`SELECT count(*) FROM `+table+`_closed`, func(r store.Row) error { n = r.Int(0); return nil })
+		}))
+		return n
+	}
+	ask := func(status string, first bool) {
+		t.Helper()
+		_, err := w.talk("w", func(tx talkTx) error {
+			v := tx.Version()
+			s := domain.Session{ID: "s", WorkspaceID: "w", TaskID: taskID(0), State: domain.SessionRunning, Name: status, Version: v}
+			m := domain.Message{
+				ID: "m", WorkspaceID: "w", SessionID: "s", TaskID: taskID(0), TurnID: "turn", AuthorType: domain.AuthorAgent,
+				Type: domain.MessagePermissionRequest, Metadata: domain.Object{"pending_id": "p", "status": status}, Version: v,
+			}
+			if !first {
+				return errors.Join(tx.UpdateSession(s), tx.UpdateMessage(m))
+			}
+			return errors.Join(
+				tx.InsertSession(s), tx.InsertTurn(domain.Turn{ID: "turn", WorkspaceID: "w", SessionID: "s", TaskID: taskID(0), Version: v}),
+				tx.InsertMessage(m),
+			)
+		})
+		w.must(err)
+	}
+	ask("pending", true)
+	ask("approved", false)
+	tables := []string{"sessions", "messages", "interactions", "inbox"}
+	for _, table := range tables {
+		if n := closed(table); n != 1 {
+			t.Errorf("%d closed versions of %s, want 1", n, table)
+		}
+	}
+	w.clock.advance(store.SnapshotLife + time.Hour)
+	w.must(w.Prune(t.Context(), w.clock.Now()))
+	for _, table := range tables {
+		if n := closed(table); n != 0 {
+			t.Errorf("%d closed versions of %s are left", n, table)
+		}
+	}
+}

@@ -89,6 +89,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"I10_ListsUnderConcurrentWrites", testListsConcurrently},
 		{"I10_ConversationsShowOneVersion", testConversations},
 		{"I10_ConversationsUnderConcurrentWrites", testConversationsConcurrently},
+		{"I10_ConversationsPrune", testConversationsPrune},
 		{"Conversations_NothingMisplaced", testMisplaced},
 		{"I10_Prune", testPrune},
 		{"SlotsAndPositions", testSlots},
