@@ -2,8 +2,9 @@
 // from inside a pod and makes exact calls.
 //
 // Connect finds address, CA and token in the pod's environment and learns the
-// plugin's standing first. The accessors Workspaces, Workflows and Tasks carry
-// the contract's namespaces. Results follow the contract's table of reasons
+// plugin's standing first. The accessors Workspaces, Workflows, Tasks, Sessions,
+// Interactions, Messages, TaskInbox, TaskRelations and TaskTransitions carry the
+// contract's namespaces. Results follow the contract's table of reasons
 // and nothing else: see Error. What the plugin was not granted is refused,
 // never reached in another way.
 //

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kandev/plugin-host/contract"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
@@ -42,6 +44,8 @@ type peer struct {
 	onGet        func(*pluginv1.GetTaskExactRequest) (*pluginv1.GetTaskExactResponse, error)
 	onCreate     func(context.Context, *pluginv1.CreateTaskExactRequest) (*pluginv1.CreateTaskExactResponse, error)
 	onUpdate     func(*pluginv1.UpdateTaskExactRequest) (*pluginv1.UpdateTaskExactResponse, error)
+	// onAny, where set, answers everything but the context.
+	onAny func(method string, request proto.Message) (proto.Message, error)
 
 	mu       sync.Mutex
 	standing *pluginv1.GetCapabilityContextResponse
@@ -73,7 +77,7 @@ func (p *peer) grant(workspaceID string, revision uint64, capabilities ...contra
 }
 
 func (p *peer) identify(
-	ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (any, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	bearer := md.Get("authorization")
@@ -83,6 +87,9 @@ func (p *peer) identify(
 	p.mu.Unlock()
 	if len(bearer) != 1 || accepts != "" && bearer[0] != "Bearer "+accepts {
 		return nil, status.Error(codes.Unauthenticated, "who is this?")
+	}
+	if message, ok := req.(proto.Message); ok && p.onAny != nil && info.FullMethod != pluginv1.Host_GetCapabilityContext_FullMethodName {
+		return p.onAny(path.Base(info.FullMethod), message)
 	}
 	return handle(ctx, req)
 }
