@@ -239,7 +239,7 @@ func TestI6_RevocationEndsTheStream(t *testing.T) {
 			for {
 				d, err := w.next(s)
 				if err != nil {
-					t.Run(c.name, func(t *testing.T) { w.wantReason(w.asRefusal(err), c.reason, "") })
+					t.Run(c.name, func(*testing.T) { w.wantReason(w.asRefusal(err), c.reason, "") })
 					break
 				}
 				if d.Event != nil {
@@ -367,12 +367,12 @@ func TestCursorIsBound(t *testing.T) {
 		}
 	})
 	// Nor one of another store under the same key.
-	path := func(t *testing.T) *world {
+	path := func() *world {
 		w := newWorld(t, sqliteAt(t), nil, limits)
 		w.seen.declare(alpha, "task.*")
 		return w
 	}
-	one, other := path(t), path(t)
+	one, other := path(), path()
 	cursor := one.event(one.watch(alpha, events.Watch{})).Cursor
 	other.wantReason(other.refused(alpha, events.Watch{Cursor: cursor}), contract.ReasonStaleResourceVersion, "cursor")
 }

@@ -23,9 +23,10 @@ const (
 // first of few, and one far behind with the first.
 func measureLists(ctx context.Context, m *measurement) (failure error) {
 	var clients [2]pluginv1.HostClient
+	var benches benches
+	defer func() { failure = benches.close(failure) }()
 	for i, n := range []int{fewTasks, manyTasks} {
-		b, client, err := alone(ctx, n, true)
-		defer func() { failure = b.close(failure) }()
+		client, err := benches.alone(ctx, n, true)
 		if err != nil {
 			return err
 		}
@@ -53,23 +54,33 @@ func measureLists(ctx context.Context, m *measurement) (failure error) {
 	return nil
 }
 
-// alone starts a Host of its own, with n tasks. The bench is to be closed, whatever
-// becomes of it.
-func alone(ctx context.Context, n int, durable bool) (*bench, pluginv1.HostClient, error) {
+// benches are closed together.
+type benches []*bench
+
+func (all *benches) close(err error) error {
+	for _, b := range *all {
+		err = b.close(err)
+	}
+	return err
+}
+
+// alone starts a Host of its own, with n tasks.
+func (all *benches) alone(ctx context.Context, n int, durable bool) (pluginv1.HostClient, error) {
 	b, err := newBench()
 	if err != nil {
-		return &bench{}, nil, err
+		return nil, err
 	}
+	*all = append(*all, b)
 	b.tasks = n
 	engine, err := sqlite.Open(filepath.Join(b.dir, "host.db"))
 	if err != nil {
-		return b, nil, fmt.Errorf("open the database: %w", err)
+		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	h, err := b.start(ctx, engine, durable)
 	if err != nil {
-		return b, nil, err
+		return nil, err
 	}
-	return b, h.client, nil
+	return h.client, nil
 }
 
 // pageOf reads one page of tasks, the first of the default size for nil.
@@ -108,9 +119,10 @@ func cursorTo(ctx context.Context, client pluginv1.HostClient, number int) (*plu
 // answered with reads that leave none.
 func measureReceipts(ctx context.Context, m *measurement) (failure error) {
 	var calls [2]func(context.Context, int) error
+	var benches benches
+	defer func() { failure = benches.close(failure) }()
 	for i, durable := range []bool{true, false} {
-		b, client, err := alone(ctx, tasks, durable)
-		defer func() { failure = b.close(failure) }()
+		client, err := benches.alone(ctx, tasks, durable)
 		if err != nil {
 			return err
 		}

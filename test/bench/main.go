@@ -12,6 +12,13 @@ import (
 )
 
 func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
 	pairs := flag.Int("pairs", 11, "pairs of slices for each figure")
 	slice := flag.Duration("slice", 400*time.Millisecond, "length of one slice")
 	profile := flag.String("profile", "", "write a CPU profile of the measured figures to this file")
@@ -21,19 +28,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if *flood != "" {
-		if err := floodFrom(ctx, *flood, *folder, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "bench: flood:", err)
-			stop()
-			os.Exit(1) //nolint:gocritic // stop has been called
-		}
-		return
+		return floodFrom(ctx, *flood, *folder, os.Stdin, os.Stdout)
 	}
 	m := &measurement{pairs: *pairs, slice: *slice}
-	if err := m.run(ctx, flag.Args(), *profile); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop has been called
-	}
+	return m.run(ctx, flag.Args(), *profile)
 }
 
 // measurement collects figures.

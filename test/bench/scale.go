@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -19,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
@@ -57,7 +58,7 @@ func measureScale(ctx context.Context, m *measurement) (err error) {
 		return fmt.Errorf("make a folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	seed := filepath.Join(dir, "seed.yaml")
+	seed := filepath.Join(dir, "seed.jsonl")
 	if err := writeScaleSeed(seed); err != nil {
 		return err
 	}
@@ -485,42 +486,22 @@ func awaitAll(ctx context.Context, writers []*stormWriter, what string, holds fu
 
 // writeScaleSeed gives each workspace of a writer a task.
 func writeScaleSeed(path string) error {
-	type step struct {
-		ID    string `json:"id"`
-		Name  string `json:"name"`
-		Start bool   `json:"start,omitempty"`
-	}
-	type workflow struct {
-		ID    string `json:"id"`
-		Name  string `json:"name"`
-		Steps []step `json:"steps"`
-	}
-	type task struct {
-		ID    string `json:"id"`
-		Step  string `json:"step"`
-		Title string `json:"title"`
-	}
-	type workspace struct {
-		ID        string     `json:"id"`
-		Name      string     `json:"name"`
-		Workflows []workflow `json:"workflows"`
-		Tasks     []task     `json:"tasks"`
-	}
-	var seed struct {
-		Workspaces []workspace `json:"workspaces"`
-	}
+	var seed bytes.Buffer
+	lines := json.NewEncoder(&seed)
 	for i := range stormWriters {
-		seed.Workspaces = append(seed.Workspaces, workspace{
-			ID: workspaceName(i), Name: workspaceName(i),
-			Workflows: []workflow{{ID: fmt.Sprintf("flow-%d", i), Name: "Flow", Steps: []step{{ID: fmt.Sprintf("todo-%d", i), Name: "To do", Start: true}}}},
-			Tasks:     []task{{ID: fmt.Sprintf("task-%d", i), Step: fmt.Sprintf("todo-%d", i), Title: "Is written without pause"}},
-		})
+		workspace, flow, step := workspaceName(i), fmt.Sprintf("flow-%d", i), fmt.Sprintf("todo-%d", i)
+		for _, document := range []map[string]any{
+			{"kind": "workspace", "id": workspace, "name": workspace},
+			{"kind": "workflow", "workspace_id": workspace, "id": flow, "name": "Flow"},
+			{"kind": "step", "workspace_id": workspace, "workflow_id": flow, "id": step, "name": "To do", "is_start_step": true},
+			{"kind": "task", "workspace_id": workspace, "workflow_step_id": step, "id": fmt.Sprintf("task-%d", i), "title": "Is written without pause"},
+		} {
+			if err := lines.Encode(document); err != nil {
+				return fmt.Errorf("encode the seed: %w", err)
+			}
+		}
 	}
-	text, err := yaml.Marshal(seed)
-	if err != nil {
-		return fmt.Errorf("encode the seed: %w", err)
-	}
-	if err := os.WriteFile(path, text, 0o600); err != nil {
+	if err := os.WriteFile(path, seed.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("write the seed: %w", err)
 	}
 	return nil
