@@ -31,6 +31,8 @@ import (
 const (
 	crdRelease  = host + "-crds"
 	mainRelease = host
+	// secretKeys is the Secret with the keys of plugins' secrets.
+	secretKeys = host + "-secret-keys"
 	// uninstallTime is how long each step of an uninstall may take.
 	uninstallTime = 2 * time.Minute
 )
@@ -479,6 +481,14 @@ func (h helm) installed(t *testing.T, binary string, dir ...string) program {
 		_, key, _ = strings.Cut(key, "/")
 		p.secrets[key] = []byte(value)
 	}
+	sealing, err := h.api.CoreV1().Secrets(namespace).Get(t.Context(), secretKeys, metav1.GetOptions{})
+	if err != nil {
+		if !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	} else {
+		p.secrets[secretKeys] = sealing.Data["keys"]
+	}
 	if dir == nil {
 		dir = []string{t.TempDir()}
 	}
@@ -557,7 +567,9 @@ func (c cluster) within(t *testing.T, what string, step func()) {
 // keptInNamespace is what an uninstall leaves there: the store, what tells a lost or an
 // older store, and whose turn it is.
 func keptInNamespace() []string {
-	return []string{"PersistentVolumeClaim/plugin-host-data", "ConfigMap/plugin-host-store", "Lease/plugin-host.plugins.kandev.ai"}
+	return []string{
+		"PersistentVolumeClaim/plugin-host-data", "Secret/" + secretKeys, "ConfigMap/plugin-host-store", "Lease/plugin-host.plugins.kandev.ai",
+	}
 }
 
 // leaves waits until the cluster has nothing of plugin-host but what is kept ("Kind/name")
@@ -633,6 +645,7 @@ func (c cluster) ours(t *testing.T, release string, kept []string) []string {
 func (c cluster) clear(t *testing.T) {
 	t.Helper()
 	c.kubectl(t, "--namespace", namespace, "delete", "persistentvolumeclaims,leases,configmaps", "--all", "--timeout=2m")
+	c.kubectl(t, "--namespace", namespace, "delete", "secret", secretKeys, "--ignore-not-found")
 	c.leaves(t, "")
 }
 

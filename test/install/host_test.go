@@ -87,6 +87,9 @@ func (c cluster) startHost(t *testing.T, p program) running {
 	r := running{address: freeAddress(t), metrics: freeAddress(t), secrets: p.secrets, ended: make(chan struct{}), log: &safeBuffer{}}
 	mount(t, filepath.Join(p.dir, "tls"), p.secrets, "tls.crt", "tls.key")
 	mount(t, filepath.Join(p.dir, "cursor-keys"), p.secrets, "keys")
+	if keys := p.secrets[secretKeys]; keys != nil {
+		mount(t, filepath.Join(p.dir, "secret-keys"), map[string][]byte{"keys": keys}, "keys")
+	}
 	if err := os.MkdirAll(filepath.Join(p.dir, "data"), 0o700); err != nil {
 		t.Fatal(err)
 	}

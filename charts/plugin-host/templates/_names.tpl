@@ -40,6 +40,16 @@ plugin-host-tls-issued
 {{ .Values.cursorKeys.existingSecret | default "plugin-host-cursor-keys" }}
 {{- end -}}
 
+{{/* The Secret with the keys of plugins' secrets, empty for none: a key that is made at a
+rendering which can't see the last one would end every secret that is there. */}}
+{{- define "plugin-host.secretKeySecret" -}}
+{{- if .Values.secretKeys.existingSecret -}}
+{{ .Values.secretKeys.existingSecret }}
+{{- else if lookup "v1" "Namespace" "" "kube-system" -}}
+plugin-host-secret-keys
+{{- end -}}
+{{- end -}}
+
 {{- define "plugin-host.claim" -}}
 {{ .Values.store.sqlite.existingClaim | default "plugin-host-data" }}
 {{- end -}}
