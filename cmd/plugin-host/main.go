@@ -12,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -26,7 +27,22 @@ func main() {
 	os.Exit(start(os.Args[1:]))
 }
 
+// commands are what the program does besides serving.
+var commands = map[string]func(ctx context.Context, args []string, out, errOut io.Writer) error{
+	"import": importCommand,
+	"seed":   seedCommand,
+}
+
 func start(args []string) int {
+	// The second signal ends the process at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	defer stop()
+	if len(args) > 0 {
+		if execute, ok := commands[args[0]]; ok {
+			return code(execute(ctx, args[1:], os.Stdout, os.Stderr))
+		}
+	}
 	settings, err := parse(args, os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -38,14 +54,24 @@ func start(args []string) int {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
-
-	// The second signal ends the process at once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	defer stop()
 	if err := run(ctx, settings, log); err != nil {
 		log.Error("The process ends", "error", err)
 		return 1
 	}
 	return 0
+}
+
+// code is the exit code of a command, whose error it tells.
+func code(err error) int {
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintln(os.Stderr, "plugin-host:", err)
+		return 2
+	default:
+		fmt.Fprintln(os.Stderr, "plugin-host:", err)
+		return 1
+	}
 }

@@ -33,7 +33,6 @@ import (
 
 	"github.com/kandev/plugin-host/hack/controlplane"
 	"github.com/kandev/plugin-host/hostsvc/query"
-	"github.com/kandev/plugin-host/hostsvc/store"
 )
 
 func file(t *testing.T, name, text string) string {
@@ -95,20 +94,16 @@ func TestCursorKeysNeverShowInErrors(t *testing.T) {
 	}
 }
 
-const seeds = `
-workspaces:
-- id: payments
-  name: Payments
-  workflows:
-  - id: delivery
-    name: Delivery
-    steps:
-    - {id: todo, name: To do, start: true}
-    - {id: doing, name: Doing, wipLimit: 1}
-  tasks:
-  - {id: t-1, step: todo, title: Rotate the signing key, priority: high, labels: [security]}
-  - {id: t-2, step: todo, title: Tell the auditors, parent: t-1}
-  - {id: t-3, step: doing, title: Write the runbook}
+const seeds = `---
+{kind: workspace, id: payments, name: Payments}
+---
+{kind: workflow, workspace_id: payments, id: delivery, name: Delivery}
+---
+{kind: step, workspace_id: payments, workflow_id: delivery, id: todo, name: To do, is_start_step: true}
+---
+{kind: task, workspace_id: payments, id: t-1, workflow_step_id: todo, title: Rotate the signing key, priority: high, labels: [security]}
+---
+{kind: task, workspace_id: payments, id: t-2, workflow_step_id: todo, title: Tell the auditors, parent_id: t-1}
 `
 
 func TestSeedFileIsAppliedOnce(t *testing.T) {
@@ -119,16 +114,16 @@ func TestSeedFileIsAppliedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = durable.Close() })
-	path := file(t, "seeds.yaml", seeds)
-	for range 2 {
-		if err := seed(t.Context(), durable, path, log); err != nil {
+	longer := seeds + "---\n{kind: task, workspace_id: payments, id: t-3, workflow_step_id: todo, title: Write the runbook}\n"
+	for _, text := range []string{seeds, seeds, longer} {
+		if err := seed(t.Context(), durable, file(t, "seeds.yaml", text), log); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := durable.Read(t.Context(), func(s query.Snapshot) error {
 		newest, _, err := s.Head("payments")
-		if err != nil || newest != 1 {
-			t.Errorf("the workspace is at version %d, %v; want one commit", newest, err)
+		if err != nil || newest != 2 {
+			t.Errorf("the workspace is at version %d, %v; want a commit of the file, and one of what was added to it", newest, err)
 		}
 		for _, id := range []string{"t-1", "t-2", "t-3"} {
 			if _, found, err := s.Task("payments", id); err != nil || !found {
@@ -142,24 +137,16 @@ func TestSeedFileIsAppliedOnce(t *testing.T) {
 }
 
 func TestSeedFileNamesItsFault(t *testing.T) {
-	for name, c := range map[string]struct{ old, new, says string }{
-		"an unknown field":    {"name: Payments", "nam: Payments", "nam"},
-		"no workspace ID":     {"- id: payments", `- id: ""`, "workspaces[0].id"},
-		"a step twice":        {"id: doing", "id: todo", "workspaces[0].workflows[0].steps[1].id"},
-		"a task twice":        {"id: t-2", "id: t-1", "workspaces[0].tasks[1].id"},
-		"no such step":        {"step: doing", "step: done", "workspaces[0].tasks[2].step"},
-		"too many in a step":  {"id: t-2, step: todo", "id: t-2, step: doing", "workspaces[0].tasks[2].step"},
-		"no title":            {"title: Write the runbook", `title: ""`, "workspaces[0].tasks[2].title"},
-		"no such priority":    {"priority: high", "priority: huge", "workspaces[0].tasks[0].priority"},
-		"a parent not above":  {"parent: t-1", "parent: t-3", "workspaces[0].tasks[1].parent"},
-		"a parent that isn't": {"parent: t-1", "parent: t-9", "workspaces[0].tasks[1].parent"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := seed(t.Context(), (*store.Store)(nil), file(t, "seeds.yaml", strings.Replace(seeds, c.old, c.new, 1)), nil)
-			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want it to name %s", err, c.says)
-			}
-		})
+	log := slog.New(slog.DiscardHandler)
+	durable, err := open(t.Context(), settings{store: storeSQLite, sqlitePath: filepath.Join(t.TempDir(), "host.db")}, log, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = durable.Close() })
+	path := file(t, "seeds.yaml", strings.Replace(seeds, "parent_id: t-1", "parent_id: t-9", 1))
+	err = seed(t.Context(), durable, path, log)
+	if want := path + `:10: task "t-2": parent_id: is no task of the workspace`; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -63,11 +64,9 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags := flag.NewFlagSet("plugin-host", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "`file` that says how to reach the cluster; empty: as a pod of it")
-	flags.StringVar(&s.store, "store", storeSQLite, "`engine` of the store: sqlite or postgres")
-	flags.StringVar(&s.sqlitePath, "sqlite-path", "", "`file` of the SQLite database; made if it doesn't exist")
-	flags.StringVar(&s.postgresDSNFile, "postgres-dsn-file", "", "`file` that holds the connection string of PostgreSQL")
+	s.storeFlags(flags)
 	flags.StringVar(&s.adoptFrom, "store-adopt-from", "", "`uid` of the kube-system namespace of the cluster whose store this was: take it over; all that was granted there ends")
-	flags.StringVar(&s.seedFile, "seed-file", "", "YAML `file` of workspaces to insert at the start; those that exist are left alone")
+	flags.StringVar(&s.seedFile, "seed-file", "", "`file` to import at the start, in the format of plugin-host import; what is there already is left alone")
 	flags.DurationVar(&s.eventRetention, "event-retention", defaultRetention, "how old an event of authority must be to be pruned from the API once the store has it, a `duration`; 0: only what a workspace has too many of goes")
 	flags.DurationVar(&s.receiptRetention, "receipt-retention", defaultReceiptRetention, "how old a receipt of a call must be to be removed from the store, a `duration`; 0: none is removed")
 	flags.StringVar(&s.grpcListen, "grpc-listen", ":8443", "`address` of the Host, gRPC over TLS")
@@ -93,17 +92,35 @@ func parse(args []string, out io.Writer) (settings, error) {
 	return s, err
 }
 
+// storeFlags are the flags that say where the store is.
+func (s *settings) storeFlags(flags *flag.FlagSet) {
+	flags.StringVar(&s.store, "store", storeSQLite, "`engine` of the store: sqlite or postgres")
+	flags.StringVar(&s.sqlitePath, "sqlite-path", "", "`file` of the SQLite database; made if it doesn't exist")
+	flags.StringVar(&s.postgresDSNFile, "postgres-dsn-file", "", "`file` that holds the connection string of PostgreSQL")
+}
+
+func (s *settings) checkStore() error {
+	switch s.store {
+	case storeSQLite:
+		if s.sqlitePath == "" {
+			return errors.New("--sqlite-path is required")
+		}
+	case storePostgres:
+		if s.postgresDSNFile == "" {
+			return errors.New("--postgres-dsn-file is required")
+		}
+	default:
+		return fmt.Errorf("--store: %q is neither %q nor %q", s.store, storeSQLite, storePostgres)
+	}
+	return nil
+}
+
 func (s *settings) check() error {
 	required := []struct{ flag, value string }{
 		{"tls-cert-file", s.tlsCertFile}, {"tls-key-file", s.tlsKeyFile}, {"cursor-key-file", s.cursorKeyFile},
 	}
-	switch s.store {
-	case storeSQLite:
-		required = append(required, struct{ flag, value string }{"sqlite-path", s.sqlitePath})
-	case storePostgres:
-		required = append(required, struct{ flag, value string }{"postgres-dsn-file", s.postgresDSNFile})
-	default:
-		return fmt.Errorf("--store: %q is neither %q nor %q", s.store, storeSQLite, storePostgres)
+	if err := s.checkStore(); err != nil {
+		return err
 	}
 	if s.namespace == "" {
 		s.namespace = s.leaderElectionNamespace

@@ -103,6 +103,9 @@ func (r *run) all(ctx context.Context) (err error) {
 	}
 	batches := &batcher{reader: documents, now: r.o.Now, most: r.o.BatchDocuments}
 	for {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("%s: stopped at line %d: %w", r.source.Name, r.done.Line, err)
+		}
 		b, err := batches.next()
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.source.Name, err)

@@ -72,6 +72,7 @@ var parts = []struct {
 	{"hammer", measureHammering},
 	{"flood", measureFlood},
 	{"revoke", measureRevocation},
+	{"import", measureImport},
 	{"scale", measureScale},
 	{"events", measureEvents},
 }
