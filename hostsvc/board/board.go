@@ -44,7 +44,7 @@ type Tx interface {
 // EventQueuePromoted is the outbox event of a task that got the slot it waited for.
 const EventQueuePromoted = "task.queue_promoted"
 
-// ErrStepFull: the step has a task at the last position there is.
+// ErrStepFull says that the step has a task at the last position there is.
 var ErrStepFull = errors.New("the step has a task at the last position there is")
 
 // Mover is who moves, and when.
@@ -252,7 +252,7 @@ func Promote(tx Tx, stepIDs []string, by Mover) error {
 func promote(tx Tx, step domain.WorkflowStep, by Mover) (freed []string, promoted bool, err error) {
 	queued, err := tx.QueuedTasks(step.ID, 1)
 	if err != nil || len(queued) == 0 {
-		return nil, false, err //nolint:wrapcheck // Promote says of what
+		return nil, false, err
 	}
 	load, err := Load(tx, step)
 	if err != nil {
@@ -269,7 +269,7 @@ func promote(tx Tx, step domain.WorkflowStep, by Mover) (freed []string, promote
 		}
 	}
 	if err := tx.FollowUp(); err != nil {
-		return nil, false, err //nolint:wrapcheck // Promote says of what
+		return nil, false, err
 	}
 	after := next.Promoted(step, position, by.Now)
 	after.Version = tx.Version()
@@ -278,12 +278,12 @@ func promote(tx Tx, step domain.WorkflowStep, by Mover) (freed []string, promote
 	}
 	event, err := journal.EncodeEvent(domain.NewTaskMovedPayload(&next, &after, true))
 	if err != nil {
-		return nil, false, err //nolint:wrapcheck // it says so itself
+		return nil, false, err
 	}
 	err = tx.Append(journal.Entry{
 		WorkspaceID: after.WorkspaceID, Kind: journal.KindSystem, AuditID: by.NewAuditID(), Result: contract.StateApplied,
 		TargetID: after.ID, Before: domain.ResourceVersion(tx.StoreEpoch(), next.Version),
 		After: domain.ResourceVersion(tx.StoreEpoch(), after.Version), EventType: EventQueuePromoted, Event: event, At: by.Now,
 	})
-	return Freed(next, after), true, err //nolint:wrapcheck // Promote says of what
+	return Freed(next, after), true, err
 }

@@ -72,7 +72,7 @@ func (s *Sweeper) Sweep(ctx context.Context) (removed int, err error) {
 func (s *Sweeper) sweep(tx SweepTx, id string) (swept bool, err error) {
 	p, found, err := tx.PendingTransition(id)
 	if err != nil || !found {
-		return false, err //nolint:wrapcheck // Sweep says of what
+		return false, err
 	}
 	now := s.Now()
 	cause := ""
@@ -87,13 +87,13 @@ func (s *Sweeper) sweep(tx SweepTx, id string) (swept bool, err error) {
 		return false, nil
 	}
 	if err := tx.DeletePendingTransition(p); err != nil {
-		return false, err //nolint:wrapcheck // Sweep says of what
+		return false, err
 	}
 	event, err := journal.EncodeEvent(map[string]string{"transition_id": p.ID, "task_id": p.TaskID, "cause": cause})
 	if err != nil {
-		return false, err //nolint:wrapcheck // it says so itself
+		return false, err
 	}
-	return true, tx.Append(journal.Entry{ //nolint:wrapcheck // Sweep says of what
+	return true, tx.Append(journal.Entry{
 		WorkspaceID: p.WorkspaceID, Kind: journal.KindSystem, AuditID: s.NewAuditID(), Result: contract.StateApplied, TargetID: p.ID,
 		Before: domain.ResourceVersion(tx.StoreEpoch(), p.Version), EventType: EventTransitionEnded, Event: event, At: now,
 	})

@@ -99,7 +99,8 @@ func graphOf(s Snapshot, workspaceID string, ids []string, left *int) (graph, er
 		if e.Kind != domain.RelationDependency {
 			continue
 		}
-		if *left--; *left < 0 {
+		*left--
+		if *left < 0 {
 			return graph{}, fail(ResourceExhausted, "task dependencies exceed the bound of %d edges", maxDependencyEdges)
 		}
 		g.before[e.TargetTaskID] = append(g.before[e.TargetTaskID], e.SourceTaskID)

@@ -98,7 +98,7 @@ func (h *Host) repositoriesOf(tx Tx, asked []TaskRepository, parent *domain.Task
 			base = repository.DefaultBranch
 		}
 		repositories = append(repositories, domain.TaskRepository{
-			ID: h.NewID(), RepositoryID: repository.ID, BaseBranch: base, CheckoutBranch: r.CheckoutBranch, Position: int32(i), //nolint:gosec // a request holds few
+			ID: h.NewID(), RepositoryID: repository.ID, BaseBranch: base, CheckoutBranch: r.CheckoutBranch, Position: int32(i),
 		})
 	}
 	return repositories, nil

@@ -152,7 +152,11 @@ func (h *Host) CreateTask(ctx context.Context, caller Caller, asked NewTask) (Ta
 	if err != nil {
 		return TaskView{}, ruled(err)
 	}
-	if err := h.Store.Read(ctx, func(s Snapshot) error { return asked.complete(s) }); err != nil {
+	err = h.Store.Read(ctx, func(s Snapshot) (err error) {
+		asked, err = asked.completed(s)
+		return err
+	})
+	if err != nil {
 		return TaskView{}, fmt.Errorf("read what the task names: %w", err)
 	}
 	var created domain.Task
@@ -175,7 +179,7 @@ func (n NewTask) check(caller Caller) (domain.Object, error) {
 	}
 	metadata, err := domain.PluginMetadata(caller.source(), n.Metadata)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it is the answer
+		return nil, err
 	}
 	if failure := checkPriority(n.Priority, true); failure != nil {
 		return nil, failure
@@ -222,42 +226,42 @@ func checkText(field, value string) *Failure {
 	return nil
 }
 
-// complete fills in what the request leaves to the Host.
-func (n *NewTask) complete(s Snapshot) error {
+// completed fills in what the request leaves to the Host.
+func (n NewTask) completed(s Snapshot) (NewTask, error) {
 	if n.WorkspaceID == "" {
-		workspaces, err := s.AllWorkspaces(0, 2) //nolint:mnd // whether there is another
+		workspaces, err := s.AllWorkspaces(0, 2)
 		if err != nil {
-			return fmt.Errorf("look for the workspace: %w", err)
+			return n, fmt.Errorf("look for the workspace: %w", err)
 		}
 		if len(workspaces) != 1 {
-			return fail(InvalidArgument, "workspace_id is required: cannot resolve a default among the instance's workspaces")
+			return n, fail(InvalidArgument, "workspace_id is required: cannot resolve a default among the instance's workspaces")
 		}
 		n.WorkspaceID = workspaces[0].ID
 	}
 	if n.WorkflowID == "" {
 		workflows, err := s.VisibleWorkflows(n.WorkspaceID, 0, 1)
 		if err != nil {
-			return fmt.Errorf("look for the workflow: %w", err)
+			return n, fmt.Errorf("look for the workflow: %w", err)
 		}
 		if len(workflows) == 0 {
-			return fail(InvalidArgument, "workflow_id is required: workspace has no workflow to default to")
+			return n, fail(InvalidArgument, "workflow_id is required: workspace has no workflow to default to")
 		}
 		n.WorkflowID = workflows[0].ID
 	}
 	if !n.StartAgent || n.Launch == nil {
-		return nil
+		return n, nil
 	}
 	if id := n.Launch.AgentProfileID; id != "" {
 		if has, err := s.HasAgentProfile(id); err != nil || !has {
-			return cmpError(err, fail(InvalidArgument, "launch.agent_profile_id is not available"))
+			return n, cmpError(err, fail(InvalidArgument, "launch.agent_profile_id is not available"))
 		}
 	}
 	if id := n.Launch.ExecutorProfileID; id != "" {
 		if has, err := s.HasExecutorProfile(id); err != nil || !has {
-			return cmpError(err, fail(InvalidArgument, "launch.executor_profile_id is not available"))
+			return n, cmpError(err, fail(InvalidArgument, "launch.executor_profile_id is not available"))
 		}
 	}
-	return nil
+	return n, nil
 }
 
 // cmpError returns a fault before a failure.
@@ -309,9 +313,10 @@ func (h *Host) create(tx Tx, caller Caller, asked NewTask, metadata domain.Objec
 		return domain.Task{}, fmt.Errorf("insert the task: %w", err)
 	}
 	if err := board.Created(tx, task, h.mover(caller)); err != nil {
-		return domain.Task{}, err //nolint:wrapcheck // it says so itself
+		return domain.Task{}, err
 	}
-	return task, h.append(tx, caller, "CreateTask", domain.Task{}, task, eventTaskCreated, domain.NewTaskPayload(&task))
+	err = h.append(tx, caller, "CreateTask", domain.Task{}, task, eventTaskCreated, domain.NewTaskPayload(&task))
+	return task, err
 }
 
 func (h *Host) mover(caller Caller) board.Mover {
@@ -326,7 +331,7 @@ func next(tx Tx, stepID string) (int32, error) {
 	if errors.Is(err, board.ErrStepFull) {
 		return 0, fail(Unknown, "%s", board.ErrStepFull)
 	}
-	return position, err //nolint:wrapcheck // it says so itself
+	return position, err
 }
 
 // targets reads where a new task is to go: the step that is named, or the one where
@@ -349,14 +354,14 @@ func targets(tx Tx, workflowID, stepID string) (target domain.StepLoad, feeder *
 		return target, nil, invalidWorkflow("workflow step not found: " + stepID)
 	}
 	if target, err = board.Load(tx, steps[at]); err != nil {
-		return target, nil, err //nolint:wrapcheck // it says so itself
+		return target, nil, err
 	}
 	from := slices.IndexFunc(steps, func(s domain.WorkflowStep) bool { return s.ID == steps[at].PullFromStepID })
 	if from < 0 {
 		return target, nil, nil
 	}
 	loaded, err := board.Load(tx, steps[from])
-	return target, &loaded, err //nolint:wrapcheck // it says so itself
+	return target, &loaded, err
 }
 
 // invalidWorkflow is a failure that v1 has no code for.
@@ -366,7 +371,7 @@ func invalidWorkflow(text string) *Failure { return fail(Unknown, "invalid workf
 func (h *Host) append(tx Tx, caller Caller, method string, before, after domain.Task, eventType string, payload any) error {
 	event, err := journal.EncodeEvent(payload)
 	if err != nil {
-		return err //nolint:wrapcheck // it says so itself
+		return err
 	}
 	entry := journal.Entry{
 		WorkspaceID: after.WorkspaceID, Kind: journal.KindCommand, AuditID: h.NewAuditID(), InstallationID: caller.InstallationID,
@@ -436,7 +441,8 @@ func (h *Host) UpdateTask(ctx context.Context, caller Caller, update TaskUpdate)
 		if err := tx.UpdateTask(patched); err != nil {
 			return task, fmt.Errorf("update the task: %w", err)
 		}
-		return patched, h.append(tx, caller, "UpdateTask", task, patched, eventTaskUpdated, domain.ChangedTaskPayload(&task, &patched))
+		err := h.append(tx, caller, "UpdateTask", task, patched, eventTaskUpdated, domain.ChangedTaskPayload(&task, &patched))
+		return patched, err
 	})
 	if err != nil {
 		return TaskView{}, fmt.Errorf("update the task: %w", err)
@@ -452,7 +458,7 @@ func (h *Host) writeTask(ctx context.Context, id string, write func(Tx, domain.T
 		return err
 	})
 	if err != nil {
-		return domain.Task{}, err //nolint:wrapcheck // the callers say of what
+		return domain.Task{}, err
 	}
 	err = h.Store.Write(ctx, found.WorkspaceID, func(tx Tx) error {
 		task, there, err := tx.Task(id) // it may be gone since
@@ -467,7 +473,7 @@ func (h *Host) writeTask(ctx context.Context, id string, write func(Tx, domain.T
 	})
 	if err != nil {
 		// written may still be written by a transaction that nobody waits for.
-		return domain.Task{}, err //nolint:wrapcheck // the callers say of what
+		return domain.Task{}, err
 	}
 	return written, nil
 }
@@ -537,7 +543,7 @@ func (h *Host) MoveTask(ctx context.Context, caller Caller, move TaskMove) (Move
 		case errors.Is(err, board.ErrStepFull):
 			return task, fail(Unknown, "%s", board.ErrStepFull)
 		case err != nil || !arrived:
-			return task, err //nolint:wrapcheck // it says so itself
+			return task, err
 		}
 		out.Transitioned = true
 		if err := h.append(tx, caller, "MoveTask", task, moved, eventTaskMoved, domain.NewTaskMovedPayload(&task, &moved, false)); err != nil {
@@ -575,7 +581,7 @@ func (h *Host) moveLater(tx Tx, caller Caller, task domain.Task, target domain.W
 		Predicate: domain.PredicateTurnEnd, Actor: by.Actor, Requester: by.Requester, QueuedAt: by.Now, Version: tx.Version(),
 	}
 	if err := board.MoveLater(tx, pending); err != nil {
-		return err //nolint:wrapcheck // it says so itself
+		return err
 	}
 	entry := journal.Entry{
 		WorkspaceID: task.WorkspaceID, Kind: journal.KindCommand, AuditID: h.NewAuditID(), InstallationID: caller.InstallationID,

@@ -89,7 +89,7 @@ func (h *Host) DeletePluginOwnedTaskTree(ctx context.Context, caller Caller, roo
 		}
 		tasks, err := tree.Deletion()
 		if err != nil {
-			return err //nolint:wrapcheck // it is the answer
+			return err
 		}
 		var freed []string
 		for i, task := range tasks {
@@ -138,7 +138,7 @@ func (h *Host) remove(tx Tx, caller Caller, task domain.Task) error {
 		}
 	}
 	if err := board.Gone(tx, task, h.mover(caller)); err != nil {
-		return err //nolint:wrapcheck // it says so itself
+		return err
 	}
 	if err := tx.DeleteTask(task); err != nil {
 		return fmt.Errorf("delete its row: %w", err)

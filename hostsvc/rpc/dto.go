@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/kandev/plugin-host/hostsvc/domain"
@@ -30,16 +31,29 @@ func optionalText(text string) *string {
 	return &text
 }
 
+// taskDTO is a task without what others make of it: whether it is blocked is not
+// known by the task alone.
 func taskDTO(t *domain.Task, storeEpoch uint64) *pluginv1.Task {
-	return &pluginv1.Task{
+	dto := &pluginv1.Task{
 		Id: t.ID, WorkspaceId: t.WorkspaceID, WorkflowId: t.WorkflowID, WorkflowStepId: t.WorkflowStepID,
 		Position: t.Position, Title: t.Title, Description: t.Description, State: string(t.State),
-		Priority: string(t.Priority), CreatedBy: t.Source, ParentId: optionalText(t.ParentID), Labels: t.Labels,
+		Priority: string(t.Priority), CreatedBy: cmp.Or(t.Origin, t.Source), ParentId: optionalText(t.ParentID), Labels: t.Labels,
 		ExternalId: t.ExternalID, WipAdmitted: t.WIPAdmitted, QueuedForStepId: t.QueuedForStepID,
 		QueuedAt: optionalSecond(t.QueuedAt), CreatedAt: wholeSecond(t.CreatedAt), UpdatedAt: wholeSecond(t.UpdatedAt),
 		StartedAt: optionalSecond(t.StartedAt), CompletedAt: optionalSecond(t.CompletedAt),
 		ArchivedAt: optionalSecond(t.ArchivedAt), ResourceVersion: domain.ResourceVersion(storeEpoch, t.Version),
+		Identifier: t.Identifier, IsEphemeral: t.Ephemeral, Autopilot: t.Autopilot, ProjectId: t.ProjectID,
+		AssigneeAgentProfileId: t.AssigneeAgentProfileID, Blocked: true, BlockedReason: string(domain.BlockedUnknown),
 	}
+	for _, r := range t.Repositories {
+		dto.Repositories = append(dto.Repositories, &pluginv1.TaskRepository{
+			Id: r.ID, RepositoryId: r.RepositoryID, BaseBranch: r.BaseBranch, CheckoutBranch: r.CheckoutBranch, Position: r.Position,
+		})
+	}
+	for i := range t.PullRequests {
+		dto.PullRequests = append(dto.PullRequests, pullRequestDTO(&t.PullRequests[i]))
+	}
+	return dto
 }
 
 // unknownActivity is what this Host knows of a task's activity: it runs no

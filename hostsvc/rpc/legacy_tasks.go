@@ -172,19 +172,6 @@ func v1Tasks(tasks []legacy.TaskView) ([]*pluginv1.Task, error) {
 func v1Task(view legacy.TaskView) (*pluginv1.Task, error) {
 	t := &view.Task
 	dto := taskDTO(t, view.StoreEpoch)
-	if t.Origin != "" {
-		dto.CreatedBy = t.Origin
-	}
-	dto.Identifier, dto.IsEphemeral, dto.Autopilot = t.Identifier, t.Ephemeral, t.Autopilot
-	dto.AssigneeAgentProfileId, dto.ProjectId = t.AssigneeAgentProfileID, t.ProjectID
-	for _, r := range t.Repositories {
-		dto.Repositories = append(dto.Repositories, &pluginv1.TaskRepository{
-			Id: r.ID, RepositoryId: r.RepositoryID, BaseBranch: r.BaseBranch, CheckoutBranch: r.CheckoutBranch, Position: r.Position,
-		})
-	}
-	for i := range t.PullRequests {
-		dto.PullRequests = append(dto.PullRequests, pullRequestDTO(&t.PullRequests[i]))
-	}
 	if metadata := t.PublicMetadata(); len(metadata) > 0 {
 		var err error
 		if dto.Metadata, err = structOf(metadata); err != nil {

@@ -237,7 +237,8 @@ func TestV1CreatedTask(t *testing.T) {
 	}
 	before := len(w.entries("one"))
 	_, err = w.host.UpdateTask(w.as(alpha), &pluginv1.UpdateTaskRequest{Id: child.GetId(), Title: ptr("Done")})
-	if w.must(err); len(w.entries("one")) != before {
+	w.must(err)
+	if len(w.entries("one")) != before {
 		t.Error("an update that changes nothing is recorded")
 	}
 }
@@ -486,11 +487,13 @@ func TestV1OwnedTree(t *testing.T) {
 		}
 	}
 	waits, err := w.host.GetTask(w.as(alpha), &pluginv1.GetTaskRequest{Id: taskID("one", 0)})
-	if w.must(err); len(waits.GetTask().GetDependsOn()) != 0 {
+	w.must(err)
+	if len(waits.GetTask().GetDependsOn()) != 0 {
 		t.Errorf("it still waits for a task that is gone: %v", waits)
 	}
 	again, err := remove()
-	if w.must(err); len(again.GetDeletedTaskIds()) != 0 {
+	w.must(err)
+	if len(again.GetDeletedTaskIds()) != 0 {
 		t.Errorf("deleted twice: %v", again)
 	}
 }

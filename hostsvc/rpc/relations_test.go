@@ -71,7 +71,8 @@ func TestI10_RelationGraphs(t *testing.T) {
 			items, info, err := list(next)
 			w.must(err)
 			all = append(all, items...)
-			if w.receipt(info.GetReceipt().GetAuditId()); info.GetReceipt().GetSnapshotVersion() != info.GetSnapshotVersion() {
+			w.receipt(info.GetReceipt().GetAuditId())
+			if info.GetReceipt().GetSnapshotVersion() != info.GetSnapshotVersion() {
 				t.Errorf("the receipt is %v", info)
 			}
 			next = &pluginv1.ExactReadPage{Limit: 2, Cursor: info.GetNextCursor(), SnapshotVersion: info.GetSnapshotVersion()}
@@ -259,7 +260,8 @@ func TestI14_ForeignTasksAreNotThere(t *testing.T) {
 		foreign, nowhere := ask(taskID("other", 0)), ask("nowhere")
 		a, b := detail(t, foreign), detail(t, nowhere)
 		a.AuditId, b.AuditId = "", ""
-		if sameBytes(t, a, b); a.GetReason() != string(contract.ReasonWorkspaceTargetNotFound) || status.Code(foreign) != codes.NotFound ||
+		sameBytes(t, a, b)
+		if a.GetReason() != string(contract.ReasonWorkspaceTargetNotFound) || status.Code(foreign) != codes.NotFound ||
 			status.Convert(foreign).Message() != status.Convert(nowhere).Message() {
 			t.Errorf("%s: %v and %v", name, foreign, nowhere)
 		}

@@ -162,7 +162,7 @@ func (s *snapshot) relationAt(workspaceID string, asOf domain.Version, key strin
 	for _, statement := range []string{
 		`SELECT ` + columns + ` FROM ` + table + where, `SELECT ` + columns + ` FROM ` + table + `_closed` + where + ` AND valid_to > $2`,
 	} {
-		if err = s.query("read a relation", statement, row, workspaceID, int64(asOf), key); err != nil {
+		if err := s.query("read a relation", statement, row, workspaceID, int64(asOf), key); err != nil {
 			return edge, err
 		}
 	}
@@ -176,7 +176,10 @@ func (s *snapshot) TaskVersions(workspaceID string, ids []string, asOf domain.Ve
 		return nil, err
 	}
 	versions := make(map[string]domain.Version, len(ids))
-	row := func(r Row) error { versions[r.Text(0)] = domain.Version(r.Int(1)); return nil }
+	row := func(r Row) error { //nolint:unparam // a Row's reader may fail
+		versions[r.Text(0)] = domain.Version(r.Int(1))
+		return nil
+	}
 	for part := range slices.Chunk(ids, idsAtOnce) {
 		var b strings.Builder
 		args := writeIn(&b, []any{workspaceID, int64(asOf)}, "id", part)

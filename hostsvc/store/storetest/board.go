@@ -484,7 +484,8 @@ func testMoveDuringTurn(t *testing.T, d Database) {
 	}
 	// Staying needs no turn's end.
 	moved, err := host.MoveTask(t.Context(), plugin, legacy.TaskMove{TaskID: task.ID, WorkflowStepID: "w-done"})
-	if w.must(err); moved.Transitioned {
+	w.must(err)
+	if moved.Transitioned {
 		t.Errorf("staying is %+v", moved)
 	}
 }
