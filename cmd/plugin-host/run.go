@@ -132,6 +132,9 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	if err := mgr.Add(receiptPruner(durable, s.receiptRetention, pruneReceiptsEvery, log)); err != nil {
 		return fmt.Errorf("add the pruner of receipts: %w", err)
 	}
+	if err := mgr.Add(transitionSweeper(durable, sweepTransitionsEvery, log)); err != nil {
+		return fmt.Errorf("add the sweeper of transitions: %w", err)
+	}
 	if err := mgr.Add(rooter(durable, rootEvery, log)); err != nil {
 		return fmt.Errorf("add the rooter: %w", err)
 	}
