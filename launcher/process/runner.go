@@ -39,9 +39,7 @@ func newChild(program, folder string, env []string, late io.Writer, running chan
 	cmd := exec.Command(program) //nolint:noctx // its life is not that of a context
 	cmd.Dir = folder
 	cmd.Env = env
-	// A group of its own: a terminal's interrupt isn't for it, and its children can
-	// be killed with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = attributes()
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe for the plugin's output: %w", err)

@@ -411,6 +411,23 @@ func TestACrashedPluginIsStartedAgain(t *testing.T) {
 	}
 }
 
+// A launcher that is killed has no time to end its plugin. One that went on would
+// call the Host beside the next one's, and hold its data.
+func TestAPluginEndsWithALauncherThatIsKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux ends a child with its parent")
+	}
+	h := newHost(t)
+	program := filepath.Join(t.TempDir(), "manifest.yaml")
+	writeFile(t, program, manifestOf("1"))
+	l := launch(t, h, t.TempDir(), "--binary="+pluginBinary, "--manifest="+program)
+	plugin := about(t, l).PID
+	if err := l.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the plugin has ended", func() bool { return gone(plugin) })
+}
+
 // gone says whether a process has ended, also when nobody has asked how.
 func gone(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
