@@ -87,6 +87,11 @@ test: control-plane postgres ## Run every test with the race detector on real pa
 	@$(DEVTOOLS) build kube-controller-manager kustomize helm helm4
 	@$(USE_TOOLS); go test -race -json -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES) | go run ./hack/testreport $(if $(CI),-each)
 
+.PHONY: e2e-pods
+e2e-pods: control-plane ## Run plugins' pods on a real kubelet, where this machine allows it (Linux, as root); says why elsewhere
+	@$(DEVTOOLS) build kube-controller-manager
+	@$(USE_TOOLS); test/e2e/run.sh
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@hack/fuzz.sh $(FUZZTIME)
