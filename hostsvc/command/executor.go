@@ -69,7 +69,8 @@ type Command interface {
 	// returned function makes the effect. A *admission.Refusal from either
 	// undoes everything.
 	Prepare(tx Tx, at Commit) (func() (Effect, error), error)
-	// ReadBack returns the target as it stands in tx, for a replay.
+	// ReadBack returns the target as it stands in tx, for a replay; nil when it isn't
+	// there any more.
 	ReadBack(tx Tx, targetID string) (any, error)
 }
 
@@ -101,7 +102,8 @@ type Result struct {
 	AuditID string
 	// Entry is the committed entry; on a replay, the first one.
 	Entry journal.Entry
-	// ReadBack is the target, read in the transaction that answered.
+	// ReadBack is the target, read in the transaction that answered; nil when it was
+	// deleted before a replay.
 	ReadBack any
 	// StoreEpoch is part of the resource versions in ReadBack.
 	StoreEpoch uint64
