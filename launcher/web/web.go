@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// MaxAtOnce is how many requests are served at once; each may hold a webhook's
-	// body and the plugin's answer in memory.
+	// MaxAtOnce is how many requests of the platform are served at once, and how many
+	// of everybody else: strangers who send slowly don't keep the platform out. Each
+	// may hold a webhook's body and the plugin's answer in memory.
 	MaxAtOnce = 16
 
 	headerLogin  = "X-Kandev-Auth-Login"
@@ -38,12 +39,13 @@ type Server struct {
 	IsPlatform func(bearer string) bool
 	Log        *slog.Logger
 
-	slots chan struct{}
+	// platforms has a place for each request of the platform, strangers for the others'.
+	platforms, strangers chan struct{}
 }
 
 // Handler returns the handler of webhooks and actions.
 func (s *Server) Handler() http.Handler {
-	s.slots = make(chan struct{}, MaxAtOnce)
+	s.platforms, s.strangers = make(chan struct{}, MaxAtOnce), make(chan struct{}, MaxAtOnce)
 	mux := http.NewServeMux()
 	for _, method := range []string{http.MethodPost, http.MethodGet} {
 		mux.Handle(method+" /webhooks/{key}", s.bounded(s.webhook))
@@ -78,10 +80,14 @@ type failure struct {
 // bounded serves a bounded number of requests at once.
 func (s *Server) bounded(serve func(http.ResponseWriter, *http.Request) *failure) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		slots := s.strangers
+		if s.platform(r) {
+			slots = s.platforms
+		}
 		var failed *failure
 		select {
-		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
 			failed = serve(w, r)
 		default:
 			w.Header().Set("Retry-After", "1")

@@ -352,6 +352,9 @@ func TestRequestsAtOnceAreBounded(t *testing.T) {
 		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
 			t.Errorf("one more is answered %d", answer.StatusCode)
 		}
+		if answer, text := w.do(t, call{"POST", "/actions/sync", `{"workspaceId":"w"}`, platform()}); answer.StatusCode != http.StatusOK {
+			t.Errorf("strangers keep the platform out: %d %q", answer.StatusCode, text)
+		}
 		close(release)
 		all.Wait()
 		if answer, _ := w.do(t, call{method: "POST", path: "/webhooks/open"}); answer.StatusCode != http.StatusNoContent {
