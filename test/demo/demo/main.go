@@ -1,12 +1,13 @@
 // Command demo shows the main job on real parts: a human grants a capability with
 // kubectl, a plugin uses it, the human takes it away. It starts etcd and
 // kube-apiserver, installs the release's own manifests, runs bin/plugin-host under
-// its own ServiceAccount and bin/sample-plugin with a pod-bound token, and checks
-// every step it tells. It exits with 1 at the first one that isn't so.
+// its own ServiceAccount and bin/sample-plugin with a pod-bound token, runs a plugin
+// that was written for Kandev through bin/plugin-launcher, and checks every step it
+// tells. It exits with 1 at the first one that isn't so.
 //
 // With -keep the world stays up afterwards, until the command is interrupted.
 //
-// It drives kubectl and the two binaries; from this module it imports the API types,
+// It drives kubectl and these binaries; from this module it imports the API types,
 // contract, the SDK's names of the environment, and test/world, which starts it all.
 // The human reads what the program checks: the same output.
 package main
@@ -44,7 +45,7 @@ func main() {
 func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	keep := flags.Bool("keep", false, "leave everything running at the end, until interrupted")
-	bin := flags.String("bin", "", "folder of plugin-host and sample-plugin (default: bin of the working tree)")
+	bin := flags.String("bin", "", "folder of the binaries it runs (default: bin of the working tree)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

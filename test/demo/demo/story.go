@@ -57,6 +57,7 @@ func tell(ctx context.Context, d *demo) error {
 		{"Installed, and nothing granted: denied, with the reason", s.nothingGranted},
 		{"A human approves with kubectl: it works, once for each key", s.grant},
 		{"The other workspace: still denied, and as if it weren't there", s.otherWorkspace},
+		{"A plugin that knows nothing of all this runs unmodified, through the launcher", s.unmodified},
 		{"An upgrade wants more: the new capability stays inactive, and kubectl shows why", s.upgrade},
 		{"Revoked: denied at once", s.revoke},
 		{"GitOps applies the old manifest again: nothing comes back", s.applyAgain},
