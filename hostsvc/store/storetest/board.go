@@ -1,10 +1,12 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -124,39 +126,42 @@ func testWIP(t *testing.T, d Database) {
 		w.seedBoard(workspace, int32(limits[workspace+"-work"]), int32(limits[workspace+"-ready"]))
 		steps := []string{workspace + "-ready", workspace + "-work", workspace + "-review", workspace + "-done"}
 		// queue is who waits for a step, the longest first.
-		queue := map[string][]string{}
+		queue := map[string][]domain.Task{}
 		var ids []string
-		settle := func(what string) {
+		// settle checks the board after what was done to one task, "" for none that
+		// was there before.
+		settle := func(what, done string) {
+			now := w.allTasks(workspace)
 			tasks := map[string]domain.Task{}
-			for _, task := range w.allTasks(workspace) {
+			for _, task := range now {
 				tasks[task.ID] = task
 			}
 			for step, waited := range queue {
-				// Promotion takes from the front only: of those that waited, those that
-				// still do come behind those that don't.
+				// Slots go to the front of the queue: who still waits is behind whoever
+				// got one.
 				still := false
-				for _, id := range waited {
-					waits := tasks[id].QueuedForStepID == step
-					if still && !waits && tasks[id].WorkflowStepID == step && tasks[id].WIPAdmitted {
-						rt.Fatalf("%s: %s got a slot of %s before who waits longer: %v", what, id, step, waited)
+				for _, before := range waited {
+					task := tasks[before.ID]
+					if before.ID == done || task.ID == "" {
+						continue
 					}
-					still = still || waits
+					if still && task.QueuedForStepID != step {
+						rt.Fatalf("%s: %s got a slot of %s before who waits longer: %+v", what, task.ID, step, waited)
+					}
+					still = still || task.QueuedForStepID == step
 				}
 			}
-			next := map[string][]string{}
-			for _, step := range steps {
-				for _, id := range queue[step] {
-					if tasks[id].QueuedForStepID == step {
-						next[step] = append(next[step], id)
-					}
-				}
-				for _, id := range ids {
-					if tasks[id].QueuedForStepID == step && !slices.Contains(next[step], id) {
-						next[step] = append(next[step], id)
-					}
+			clear(queue)
+			for _, task := range now {
+				if task.QueuedForStepID != "" {
+					queue[task.QueuedForStepID] = append(queue[task.QueuedForStepID], task)
 				}
 			}
-			queue = next
+			for _, waiting := range queue {
+				slices.SortFunc(waiting, func(a, b domain.Task) int {
+					return cmp.Or(a.QueuedAt.Compare(b.QueuedAt), strings.Compare(a.ID, b.ID))
+				})
+			}
 			w.checkBoard(func(format string, args ...any) { rt.Fatalf(what+": "+format, args...) }, workspace, limits)
 		}
 		create := func(rt *rapid.T) {
@@ -173,7 +178,7 @@ func testWIP(t *testing.T, d Database) {
 			default:
 				ids = append(ids, task.ID)
 			}
-			settle("create in " + step)
+			settle("create in "+step, "")
 		}
 		move := func(rt *rapid.T) {
 			if len(ids) == 0 {
@@ -188,7 +193,7 @@ func testWIP(t *testing.T, d Database) {
 			if moved.Transitioned != (moved.FromStepID != step) || moved.Task.WorkflowStepID != step {
 				rt.Fatalf("moved to %s: %+v", step, moved)
 			}
-			settle("move to " + step)
+			settle("move to "+step, id)
 		}
 		remove := func(rt *rapid.T) {
 			if len(ids) == 0 {
@@ -201,7 +206,7 @@ func testWIP(t *testing.T, d Database) {
 				rt.Fatalf("deleted %v, %v", deleted, err)
 			}
 			ids = slices.DeleteFunc(ids, func(other string) bool { return other == id })
-			settle("delete")
+			settle("delete", id)
 		}
 		rt.Repeat(map[string]func(*rapid.T){"create": create, "move": move, "move too": move, "remove": remove})
 	})
