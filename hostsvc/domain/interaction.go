@@ -110,7 +110,7 @@ func (m Message) PendingID() string { return m.Metadata.Text("pending_id") }
 
 // RequestStatus is the status of a request row.
 func (m Message) RequestStatus() InteractionStatus {
-	if status := m.Metadata.Text("status"); status != "" {
+	if status := shown(m.Metadata, "status"); status != "" {
 		return InteractionStatus(status)
 	}
 	return InteractionPending
@@ -130,6 +130,10 @@ func InteractionOf(pendingID string, rows []Message) (i Interaction, ok bool) {
 	}
 	return Interaction{}, false
 }
+
+// shown is a member of a request's metadata as it may leave the Host (I14). An agent
+// writes them all, also those that are to be words or IDs.
+func shown(object Object, key string) string { return StripMarkup(object.Text(key)) }
 
 func requestRows(rows []Message, request MessageType, pendingID string) []Message {
 	var found []Message
@@ -151,11 +155,11 @@ func interactionBase(m Message, kind InteractionKind) Interaction {
 func permissionOf(m Message) Interaction {
 	i := interactionBase(m, InteractionPermission)
 	i.Title = m.Visible()
-	i.ToolCallID = m.Metadata.Text("tool_call_id")
-	i.ActionType = m.Metadata.Text("action_type")
+	i.ToolCallID = shown(m.Metadata, "tool_call_id")
+	i.ActionType = shown(m.Metadata, "action_type")
 	for _, o := range m.Metadata.Objects("options") {
-		if id := o.Text("option_id"); id != "" {
-			i.Options = append(i.Options, InteractionOption{ID: id, Label: StripMarkup(o.Text("name")), Kind: o.Text("kind")})
+		if id := shown(o, "option_id"); id != "" {
+			i.Options = append(i.Options, InteractionOption{ID: id, Label: shown(o, "name"), Kind: shown(o, "kind")})
 		}
 	}
 	return i
@@ -170,7 +174,7 @@ func clarificationOf(bundle []Message) Interaction {
 	})
 	first := bundle[0]
 	i := interactionBase(first, InteractionClarification)
-	i.Context = StripMarkup(first.Metadata.Text("context"))
+	i.Context = shown(first.Metadata, "context")
 	for _, m := range bundle {
 		i.Questions = append(i.Questions, questionOf(m))
 		if m.RequestStatus() == InteractionPending {
@@ -192,17 +196,17 @@ func clarificationOf(bundle []Message) Interaction {
 func questionOf(m Message) InteractionQuestion {
 	question := m.Metadata.Object("question")
 	q := InteractionQuestion{
-		ID: m.Metadata.Text("question_id"), Title: StripMarkup(question.Text("title")), Prompt: StripMarkup(question.Text("prompt")),
+		ID: shown(m.Metadata, "question_id"), Title: shown(question, "title"), Prompt: shown(question, "prompt"),
 	}
 	if q.ID == "" {
-		q.ID = question.Text("id")
+		q.ID = shown(question, "id")
 	}
 	if q.Prompt == "" {
 		q.Prompt = m.Visible()
 	}
 	for _, o := range question.Objects("options") {
 		q.Options = append(q.Options, InteractionOption{
-			ID: o.Text("option_id"), Label: StripMarkup(o.Text("label")), Description: StripMarkup(o.Text("description")),
+			ID: shown(o, "option_id"), Label: shown(o, "label"), Description: shown(o, "description"),
 		})
 	}
 	return q

@@ -328,13 +328,14 @@ func TestI14_MarkupInEveryPosition(t *testing.T) {
 		whole := slices.DeleteFunc(slices.Clone(secretly), func(text string) bool { return !strings.Contains(text, "<") || strings.HasPrefix(text, "secret") })
 		for i, text := range whole[:7] {
 			say(domain.AuthorAgent, domain.MessageClarificationRequest, text, domain.Object{
-				"pending_id": fmt.Sprint("clarification-", i), "context": text, "question_id": "q",
-				"question": map[string]any{"id": "q", "title": text, "prompt": text, "options": []any{
-					map[string]any{"option_id": "o", "label": text, "description": text},
+				"pending_id": fmt.Sprint("clarification-", i), "context": text, "question_id": "q" + text,
+				"question": map[string]any{"id": text, "title": text, "prompt": text, "options": []any{
+					map[string]any{"option_id": "o" + text, "label": text, "description": text},
 				}},
 			})
 			say(domain.AuthorAgent, domain.MessagePermissionRequest, text, domain.Object{
-				"pending_id": fmt.Sprint("permission-", i), "options": []any{map[string]any{"option_id": "o", "name": text, "kind": "allow_once"}},
+				"pending_id": fmt.Sprint("permission-", i), "tool_call_id": text, "action_type": text,
+				"options": []any{map[string]any{"option_id": "o" + text, "name": text, "kind": "allow" + text}},
 			})
 		}
 		return err
