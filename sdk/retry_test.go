@@ -139,6 +139,19 @@ func TestUnknownResultValuesAreUnsupported(t *testing.T) {
 	}
 }
 
+// What was applied stays applied when its task is deleted: there is none to show.
+func TestARepeatedWriteWhoseTaskIsGoneSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{onCreate: func(context.Context, *pluginv1.CreateTaskExactRequest) (*pluginv1.CreateTaskExactResponse, error) {
+			return &pluginv1.CreateTaskExactResponse{Result: result(wireStates[contract.StateAlreadyApplied], "")}, nil
+		}}
+		got, err := create(t, start(t, p).connect(t))
+		if err != nil || got.State != contract.StateAlreadyApplied || got.Task != nil {
+			t.Errorf("it is answered %+v, %v", got, err)
+		}
+	})
+}
+
 // A failed call is read by its one detail; the code decides only where the
 // Host itself can't have answered.
 func TestFailedCallsAreReadByTheirDetail(t *testing.T) {

@@ -80,8 +80,9 @@ type NewTask struct {
 type TaskResult struct {
 	// State is APPLIED, ALREADY_APPLIED or NO_CHANGE.
 	State contract.State
-	// Task is the Host's readback. After ALREADY_APPLIED it is today's, while
-	// Receipt and ResourceVersion are those of the first time.
+	// Task is the Host's readback. After ALREADY_APPLIED it is today's, nil when the
+	// task was deleted since, while Receipt and ResourceVersion are those of the first
+	// time.
 	Task            *pluginv1.Task
 	Receipt         *pluginv1.HostCommandReceipt
 	ResourceVersion string
@@ -151,10 +152,10 @@ func taskResult(c call, s sent, readback *pluginv1.Task, err error) (TaskResult,
 	if err != nil {
 		return TaskResult{}, err
 	}
-	if readback == nil {
+	state, _ := readState(s.result.GetStatus()) // known: it is a success
+	if readback == nil && state != contract.StateAlreadyApplied {
 		return TaskResult{}, c.denied(unknownResult("the Host answered %v without the task", s.result.GetStatus()), s.request)
 	}
-	state, _ := readState(s.result.GetStatus()) // known: it is a success
 	return TaskResult{
 		State: state, Task: readback, Receipt: s.result.GetReceipt(),
 		ResourceVersion: s.result.GetResultResourceVersion(),
