@@ -118,6 +118,9 @@ func FuzzReader(f *testing.F) {
 				t.Fatalf("document %d ends at %v, the one before at %v of %d bytes", i, end, last, len(stream))
 			}
 			last = end
+			if i%(1+len(ends)/8) > 0 {
+				continue // some of many
+			}
 			if rest, _ := all(t, stream, end); !slices.Equal(rest, texts[i+1:]) {
 				t.Fatalf("behind document %d: got %q, want %q", i, rest, texts[i+1:])
 			}
