@@ -342,7 +342,12 @@ func testRetentionConcurrently(t *testing.T, worlds ...*world) {
 		worlds[i].must(recorder.Close(t.Context()))
 	}
 	w := worlds[0]
+	// Whatever the others came to, there are roots and receipts to cut now.
 	w.root()
+	w.clock.advance(time.Minute)
+	w.root()
+	_, err := w.PruneReceipts(t.Context(), w.clock.Now().Add(-10*time.Second))
+	w.must(err)
 	left := w.verified()
 	pruned := uint64(0)
 	segments, err := w.Segments(t.Context(), journal.CutsChain, 0, 1<<20)
