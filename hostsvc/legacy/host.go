@@ -17,6 +17,10 @@ type Caller struct {
 	// Declared is what its manifest declares: some answers say more to who may read
 	// more.
 	Declared contract.LegacySet
+	// Still returns nil while the call is allowed. Writers of workspaces ask it under
+	// the workspace's lock, which they may have waited for (I5). It must not block; nil
+	// is for callers that nothing can be taken from.
+	Still func() error
 }
 
 // source is what v1 stamps what a plugin makes with (domain facts, section 11).
@@ -34,6 +38,18 @@ type Host struct {
 	Now     func() time.Time
 	// NewID returns a fresh, time-ordered identifier, NewAuditID a random one.
 	NewID, NewAuditID func() string
+}
+
+// write runs fn under the lock of a workspace, for a caller who may call still.
+func (h *Host) write(ctx context.Context, caller Caller, workspaceID string, fn func(Tx) error) error {
+	return h.Store.Write(ctx, workspaceID, func(tx Tx) error {
+		if caller.Still != nil {
+			if err := caller.Still(); err != nil {
+				return err
+			}
+		}
+		return fn(tx)
+	})
 }
 
 // Store is the part of the store that v1 runs on.

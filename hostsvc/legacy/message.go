@@ -125,7 +125,7 @@ func (h *Host) SendMessage(ctx context.Context, caller Caller, taskID, sessionID
 	if err != nil {
 		return "", "", fmt.Errorf("find the session: %w", ruled(err))
 	}
-	err = h.Store.Write(ctx, to.WorkspaceID, func(tx Tx) error {
+	err = h.write(ctx, caller, to.WorkspaceID, func(tx Tx) error {
 		// What it was found by may have changed before the lock.
 		found, err := tx.SessionsOf(taskID)
 		if err != nil {

@@ -160,7 +160,7 @@ func (h *Host) CreateTask(ctx context.Context, caller Caller, asked NewTask) (Ta
 		return TaskView{}, fmt.Errorf("read what the task names: %w", err)
 	}
 	var created domain.Task
-	err = h.Store.Write(ctx, asked.WorkspaceID, func(tx Tx) error {
+	err = h.write(ctx, caller, asked.WorkspaceID, func(tx Tx) error {
 		task, err := h.create(tx, caller, asked, metadata)
 		created = task
 		return err
@@ -431,7 +431,7 @@ func (h *Host) UpdateTask(ctx context.Context, caller Caller, update TaskUpdate)
 	if failure := update.check(); failure != nil {
 		return TaskView{}, failure
 	}
-	task, err := h.writeTask(ctx, update.ID, func(tx Tx, task domain.Task) (domain.Task, error) {
+	task, err := h.writeTask(ctx, caller, update.ID, func(tx Tx, task domain.Task) (domain.Task, error) {
 		patch := domain.TaskPatch{Title: update.Title, Description: update.Description, State: update.State, Priority: update.Priority}
 		patched, changed := patch.Apply(task, h.Now())
 		if !changed {
@@ -451,7 +451,7 @@ func (h *Host) UpdateTask(ctx context.Context, caller Caller, update TaskUpdate)
 }
 
 // writeTask finds a task by its ID and writes it in its workspace.
-func (h *Host) writeTask(ctx context.Context, id string, write func(Tx, domain.Task) (domain.Task, error)) (domain.Task, error) {
+func (h *Host) writeTask(ctx context.Context, caller Caller, id string, write func(Tx, domain.Task) (domain.Task, error)) (domain.Task, error) {
 	var found, written domain.Task
 	err := h.Store.Read(ctx, func(s Snapshot) (err error) {
 		found, err = findTask(s, id)
@@ -460,7 +460,7 @@ func (h *Host) writeTask(ctx context.Context, id string, write func(Tx, domain.T
 	if err != nil {
 		return domain.Task{}, err
 	}
-	err = h.Store.Write(ctx, found.WorkspaceID, func(tx Tx) error {
+	err = h.write(ctx, caller, found.WorkspaceID, func(tx Tx) error {
 		task, there, err := tx.Task(id) // it may be gone since
 		switch {
 		case err != nil:
@@ -516,7 +516,7 @@ func (h *Host) MoveTask(ctx context.Context, caller Caller, move TaskMove) (Move
 		return Moved{}, failure
 	}
 	var out Moved
-	task, err := h.writeTask(ctx, move.TaskID, func(tx Tx, task domain.Task) (domain.Task, error) {
+	task, err := h.writeTask(ctx, caller, move.TaskID, func(tx Tx, task domain.Task) (domain.Task, error) {
 		out = Moved{FromStepID: task.WorkflowStepID}
 		if failure := checkText("workflow_step_id", move.WorkflowStepID); failure != nil {
 			return task, failure

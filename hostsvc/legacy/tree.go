@@ -77,7 +77,7 @@ func (h *Host) DeletePluginOwnedTaskTree(ctx context.Context, caller Caller, roo
 		return nil, wrapped("find the task tree", err)
 	}
 	var deleted []string
-	err = h.Store.Write(ctx, roots[0].WorkspaceID, func(tx Tx) error {
+	err = h.write(ctx, caller, roots[0].WorkspaceID, func(tx Tx) error {
 		deleted = nil
 		root, there, err := tx.Task(rootID)
 		if err != nil || !there {

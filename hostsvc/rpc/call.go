@@ -36,6 +36,8 @@ type call struct {
 	method    *method
 	// declared is what the manifest of a v1 caller declares.
 	declared contract.LegacySet
+	// still is whether what it calls is still allowed.
+	still func() error
 	// crowded: the installation has its share of calls in flight already.
 	crowded bool
 	flight  *flight

@@ -36,7 +36,7 @@ func optionalText(text string) *string {
 func taskDTO(t *domain.Task, storeEpoch uint64) *pluginv1.Task {
 	dto := &pluginv1.Task{
 		Id: t.ID, WorkspaceId: t.WorkspaceID, WorkflowId: t.WorkflowID, WorkflowStepId: t.WorkflowStepID,
-		Position: t.Position, Title: t.Title, Description: t.Description, State: string(t.State),
+		Position: t.Position, Title: domain.StripMarkup(t.Title), Description: domain.StripMarkup(t.Description), State: string(t.State),
 		Priority: string(t.Priority), CreatedBy: cmp.Or(t.Origin, t.Source), ParentId: optionalText(t.ParentID), Labels: t.Labels,
 		ExternalId: t.ExternalID, WipAdmitted: t.WIPAdmitted, QueuedForStepId: t.QueuedForStepID,
 		QueuedAt: optionalSecond(t.QueuedAt), CreatedAt: wholeSecond(t.CreatedAt), UpdatedAt: wholeSecond(t.UpdatedAt),

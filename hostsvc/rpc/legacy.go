@@ -44,7 +44,7 @@ func callerOf(ctx context.Context) legacy.Caller {
 	if !ok || !c.method.legacy {
 		panic("a v1 call came past the door")
 	}
-	return legacy.Caller{InstallationID: c.principal.InstallationID, PluginID: c.principal.PluginID, Declared: c.declared}
+	return legacy.Caller{InstallationID: c.principal.InstallationID, PluginID: c.principal.PluginID, Declared: c.declared, Still: c.still}
 }
 
 // v1 runs a v1 call that has come in: it decides, and turns what comes back into
@@ -59,6 +59,12 @@ func (d *door) v1(ctx context.Context, c *call, call func() (any, error)) (respo
 		return nil, c.v1Refused(refusal)
 	}
 	c.declared = seen.Declared
+	c.still = func() error {
+		if refusal := admission.AuthoriseLegacy(d.legacy.Legacy(c.principal.InstallationID), c.method.need, d.now()); refusal != nil {
+			return refusal
+		}
+		return nil
+	}
 	defer func() {
 		if cause := recover(); cause != nil {
 			d.logPanic(c, cause)

@@ -172,7 +172,7 @@ func v1Tasks(tasks []legacy.TaskView) ([]*pluginv1.Task, error) {
 func v1Task(view legacy.TaskView) (*pluginv1.Task, error) {
 	t := &view.Task
 	dto := taskDTO(t, view.StoreEpoch)
-	if metadata := t.PublicMetadata(); len(metadata) > 0 {
+	if metadata := domain.Redact(t.PublicMetadata()); len(metadata) > 0 {
 		var err error
 		if dto.Metadata, err = structOf(metadata); err != nil {
 			return nil, err
@@ -188,14 +188,14 @@ func v1Task(view legacy.TaskView) (*pluginv1.Task, error) {
 func dependencyDTOs(refs []legacy.DependencyRef) []*pluginv1.TaskDependencyRef {
 	dtos := make([]*pluginv1.TaskDependencyRef, 0, len(refs))
 	for _, r := range refs {
-		dtos = append(dtos, &pluginv1.TaskDependencyRef{Id: r.ID, Title: r.Title, State: string(r.State), Status: string(r.Status)})
+		dtos = append(dtos, &pluginv1.TaskDependencyRef{Id: r.ID, Title: domain.StripMarkup(r.Title), State: string(r.State), Status: string(r.Status)})
 	}
 	return dtos
 }
 
 func pullRequestDTO(p *domain.TaskPullRequest) *pluginv1.TaskPullRequest {
 	return &pluginv1.TaskPullRequest{
-		Number: p.Number, Url: p.URL, Title: p.Title, State: p.State, HeadBranch: p.HeadBranch, BaseBranch: p.BaseBranch,
+		Number: p.Number, Url: p.URL, Title: domain.StripMarkup(p.Title), State: p.State, HeadBranch: p.HeadBranch, BaseBranch: p.BaseBranch,
 		IsDraft: p.Draft, Provider: p.Provider, MergedAt: optionalSecond(p.MergedAt), ReviewState: p.ReviewState,
 		ChecksState: p.ChecksState, MergeableState: p.MergeableState, UnresolvedReviewThreads: p.UnresolvedReviewThreads,
 		ChecksTotal: p.ChecksTotal, ChecksPassing: p.ChecksPassing, Additions: p.Additions, Deletions: p.Deletions,
