@@ -76,6 +76,7 @@ type settings struct {
 	attempts                   int
 	log                        *slog.Logger
 	dial                       func(ctx context.Context, address string) (net.Conn, error)
+	dialOptions                []grpc.DialOption
 }
 
 // WithAddress sets the Host's address, as host:port, instead of EnvAddress.
@@ -165,7 +166,7 @@ func (s settings) host() (*Host, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		}
 	}
-	conn, err := grpc.NewClient("passthrough:///"+s.address,
+	conn, err := grpc.NewClient("passthrough:///"+s.address, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(trusted),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
 		// A dialer of our own also means: never through a proxy.
@@ -176,7 +177,7 @@ func (s settings) host() (*Host, error) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: keepaliveTime, Timeout: keepaliveTimeout, PermitWithoutStream: true,
 		}),
-	)
+	}, s.dialOptions...)...)
 	if err != nil {
 		return nil, fmt.Errorf("set up gRPC: %w", err)
 	}

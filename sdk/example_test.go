@@ -44,7 +44,40 @@ func review(ctx context.Context, workspaceID string) error {
 	return nil
 }
 
-// The how-to shows the plugin above as it is.
+// A plugin that keeps the titles of all tasks.
+func follow(ctx context.Context, host *sdk.Host, workspaceID string) error {
+	titles := map[string]string{}
+	tasks := sdk.Kind[*pluginv1.ExactTaskObservation]{
+		Name: "tasks", WorkspaceID: workspaceID, Events: []string{"task.*"},
+		List: func(ctx context.Context) sdk.Pages[*pluginv1.ExactTaskObservation] {
+			return host.Tasks().List(ctx, workspaceID, nil, sdk.ListOptions{})
+		},
+		Sync: func(_ context.Context, snapshot sdk.Snapshot[*pluginv1.ExactTaskObservation]) error {
+			clear(titles) // what is not in the snapshot is gone
+			for _, item := range snapshot.Items {
+				titles[item.GetTask().GetId()] = item.GetTask().GetTitle()
+			}
+			return nil
+		},
+		Changed: func(ctx context.Context, event sdk.Event) error {
+			item, _, err := host.Tasks().Get(ctx, workspaceID, event.ResourceID)
+			var answer *sdk.Error
+			switch {
+			case err == nil:
+				titles[event.ResourceID] = item.GetTask().GetTitle()
+			case errors.As(err, &answer) && answer.State == contract.StateNotFound:
+				delete(titles, event.ResourceID)
+			default:
+				return err // the list is read again
+			}
+			return nil
+		},
+	}
+	r := sdk.Reconciler{Host: host, Kinds: []sdk.AnyKind{tasks}}
+	return r.Run(ctx)
+}
+
+// The how-to shows the plugins above as they are.
 func TestTheHowToShowsTheExample(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	if err != nil {
@@ -54,10 +87,12 @@ func TestTheHowToShowsTheExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, plugin, _ := strings.Cut(string(source), "\nfunc review(")
-	plugin, _, found := strings.Cut(plugin, "\n}\n")
-	if !found || !strings.Contains(string(page), "func review("+plugin+"\n}\n") {
-		t.Error("docs/howto/write-a-plugin.md shows another plugin than sdk/example_test.go")
+	for _, name := range []string{"review", "follow"} {
+		_, plugin, _ := strings.Cut(string(source), "\nfunc "+name+"(")
+		plugin, _, found := strings.Cut(plugin, "\n}\n")
+		if !found || !strings.Contains(string(page), "func "+name+"("+plugin+"\n}\n") {
+			t.Errorf("docs/howto/write-a-plugin.md shows another %s than sdk/example_test.go", name)
+		}
 	}
 }
 

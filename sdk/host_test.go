@@ -44,6 +44,7 @@ type peer struct {
 	onGet        func(*pluginv1.GetTaskExactRequest) (*pluginv1.GetTaskExactResponse, error)
 	onCreate     func(context.Context, *pluginv1.CreateTaskExactRequest) (*pluginv1.CreateTaskExactResponse, error)
 	onUpdate     func(*pluginv1.UpdateTaskExactRequest) (*pluginv1.UpdateTaskExactResponse, error)
+	onWatch      func(*pluginv1.WatchEventsRequest, grpc.ServerStreamingServer[pluginv1.WatchEventsResponse]) error
 	// onAny, where set, answers everything but the context.
 	onAny func(method string, request proto.Message) (proto.Message, error)
 
@@ -131,6 +132,12 @@ func (p *peer) ListTasksExact(
 		return p.UnimplementedHostServer.ListTasksExact(ctx, r)
 	}
 	return p.onTasks(r)
+}
+
+func (p *peer) WatchEvents(
+	r *pluginv1.WatchEventsRequest, stream grpc.ServerStreamingServer[pluginv1.WatchEventsResponse],
+) error {
+	return p.onWatch(r, stream)
 }
 
 func (p *peer) GetTaskExact(

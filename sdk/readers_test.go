@@ -1,6 +1,7 @@
 package sdk_test
 
 import (
+	"context"
 	"errors"
 	"iter"
 	"slices"
@@ -35,7 +36,7 @@ func TestReadersAskForEveryPageAndTellAStaleList(t *testing.T) {
 		name    string
 		request func(*page) proto.Message
 		answer  func(id string, info *pluginv1.ExactReadPageInfo) proto.Message
-		read    func(t *testing.T, h *sdk.Host) ([]string, error)
+		read    func(ctx context.Context, h *sdk.Host) ([]string, error)
 	}{
 		{
 			"ListSessionsExact",
@@ -45,8 +46,8 @@ func TestReadersAskForEveryPageAndTellAStaleList(t *testing.T) {
 			func(id string, info *pluginv1.ExactReadPageInfo) proto.Message {
 				return &pluginv1.ListSessionsExactResponse{PageInfo: info, Items: []*pluginv1.ExactSessionObservation{{Session: &pluginv1.Session{Id: id}}}}
 			},
-			func(t *testing.T, h *sdk.Host) ([]string, error) {
-				list := h.Sessions().List(t.Context(), "team-a", &pluginv1.SessionFilter{States: []string{"RUNNING"}}, options)
+			func(ctx context.Context, h *sdk.Host) ([]string, error) {
+				list := h.Sessions().List(ctx, "team-a", &pluginv1.SessionFilter{States: []string{"RUNNING"}}, options)
 				return ids(list.Items(), func(o *pluginv1.ExactSessionObservation) string { return o.GetSession().GetId() })
 			},
 		},
@@ -58,8 +59,8 @@ func TestReadersAskForEveryPageAndTellAStaleList(t *testing.T) {
 			func(id string, info *pluginv1.ExactReadPageInfo) proto.Message {
 				return &pluginv1.ListPendingInteractionsExactResponse{PageInfo: info, Items: []*pluginv1.ExactInteractionObservation{{Interaction: &pluginv1.Interaction{Id: id}}}}
 			},
-			func(t *testing.T, h *sdk.Host) ([]string, error) {
-				list := h.Interactions().ListPending(t.Context(), "team-a", &pluginv1.InteractionFilter{Kinds: []string{"permission"}}, options)
+			func(ctx context.Context, h *sdk.Host) ([]string, error) {
+				list := h.Interactions().ListPending(ctx, "team-a", &pluginv1.InteractionFilter{Kinds: []string{"permission"}}, options)
 				return ids(list.Items(), func(o *pluginv1.ExactInteractionObservation) string { return o.GetInteraction().GetId() })
 			},
 		},
@@ -73,8 +74,8 @@ func TestReadersAskForEveryPageAndTellAStaleList(t *testing.T) {
 			func(id string, info *pluginv1.ExactReadPageInfo) proto.Message {
 				return &pluginv1.ListSanitizedMessagesExactResponse{PageInfo: info, Items: []*pluginv1.ExactMessageObservation{{Message: &pluginv1.Message{Id: id}}}}
 			},
-			func(t *testing.T, h *sdk.Host) ([]string, error) {
-				list := h.Messages().ListSanitized(t.Context(), "team-a", &pluginv1.MessageFilter{SessionIds: []string{"s"}}, sdk.ContentRemoved, options)
+			func(ctx context.Context, h *sdk.Host) ([]string, error) {
+				list := h.Messages().ListSanitized(ctx, "team-a", &pluginv1.MessageFilter{SessionIds: []string{"s"}}, sdk.ContentRemoved, options)
 				return ids(list.Items(), func(o *pluginv1.ExactMessageObservation) string { return o.GetMessage().GetId() })
 			},
 		},
@@ -86,8 +87,8 @@ func TestReadersAskForEveryPageAndTellAStaleList(t *testing.T) {
 			func(id string, info *pluginv1.ExactReadPageInfo) proto.Message {
 				return &pluginv1.ListTaskInboxExactResponse{PageInfo: info, Items: []*pluginv1.TaskInboxItem{{Id: id}}}
 			},
-			func(t *testing.T, h *sdk.Host) ([]string, error) {
-				list := h.TaskInbox().List(t.Context(), "team-a", sdk.InboxFilter{TaskID: "t", SessionID: "s"}, options)
+			func(ctx context.Context, h *sdk.Host) ([]string, error) {
+				list := h.TaskInbox().List(ctx, "team-a", sdk.InboxFilter{TaskID: "t", SessionID: "s"}, options)
 				return ids(list.Items(), (*pluginv1.TaskInboxItem).GetId)
 			},
 		},
@@ -99,8 +100,8 @@ func TestReadersAskForEveryPageAndTellAStaleList(t *testing.T) {
 			func(id string, info *pluginv1.ExactReadPageInfo) proto.Message {
 				return &pluginv1.GetTaskRelationsExactResponse{PageInfo: info, Items: []*pluginv1.TaskRelation{{SourceTaskId: id}}}
 			},
-			func(t *testing.T, h *sdk.Host) ([]string, error) {
-				list := h.TaskRelations().Get(t.Context(), "team-a", "t", options)
+			func(ctx context.Context, h *sdk.Host) ([]string, error) {
+				list := h.TaskRelations().Get(ctx, "team-a", "t", options)
 				return ids(list.Items(), (*pluginv1.TaskRelation).GetSourceTaskId)
 			},
 		},
@@ -112,8 +113,8 @@ func TestReadersAskForEveryPageAndTellAStaleList(t *testing.T) {
 			func(id string, info *pluginv1.ExactReadPageInfo) proto.Message {
 				return &pluginv1.ListTaskRelationsExactResponse{PageInfo: info, Items: []*pluginv1.TaskRelation{{SourceTaskId: id}}}
 			},
-			func(t *testing.T, h *sdk.Host) ([]string, error) {
-				list := h.TaskRelations().List(t.Context(), "team-a", "t", options)
+			func(ctx context.Context, h *sdk.Host) ([]string, error) {
+				list := h.TaskRelations().List(ctx, "team-a", "t", options)
 				return ids(list.Items(), (*pluginv1.TaskRelation).GetSourceTaskId)
 			},
 		},
@@ -125,8 +126,8 @@ func TestReadersAskForEveryPageAndTellAStaleList(t *testing.T) {
 			func(id string, info *pluginv1.ExactReadPageInfo) proto.Message {
 				return &pluginv1.ListPendingTaskTransitionsExactResponse{PageInfo: info, Items: []*pluginv1.PendingTaskTransition{{Id: id}}}
 			},
-			func(t *testing.T, h *sdk.Host) ([]string, error) {
-				list := h.TaskTransitions().ListPending(t.Context(), "team-a", "t", options)
+			func(ctx context.Context, h *sdk.Host) ([]string, error) {
+				list := h.TaskTransitions().ListPending(ctx, "team-a", "t", options)
 				return ids(list.Items(), (*pluginv1.PendingTaskTransition).GetId)
 			},
 		},
@@ -156,7 +157,7 @@ func TestReadersAskForEveryPageAndTellAStaleList(t *testing.T) {
 					return c.answer("first", info), nil
 				}}
 				host := start(t, p).connect(t)
-				got, err := c.read(t, host)
+				got, err := c.read(t.Context(), host)
 				if err != nil || !slices.Equal(got, []string{"first", "second"}) {
 					t.Fatalf("it yields %v, %v", got, err)
 				}
@@ -167,7 +168,7 @@ func TestReadersAskForEveryPageAndTellAStaleList(t *testing.T) {
 				}
 
 				asked, gone = nil, true
-				got, err = c.read(t, host)
+				got, err = c.read(t.Context(), host)
 				stale, ok := errors.AsType[*sdk.StaleListError](err)
 				if !ok || stale.Answer.Method != c.name || !slices.Equal(got, []string{"first"}) || len(asked) != 2 {
 					t.Errorf("a snapshot that is gone: %v, %v after %d requests", got, err, len(asked))

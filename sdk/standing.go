@@ -49,6 +49,18 @@ func (s *standing) look(space parkingSpace) (revision, turn uint64, parked *Erro
 	return revision, s.turn, s.parked[space]
 }
 
+// of returns what is known of a workspace, nil for nothing. It is not to be changed.
+func (s *standing) of(workspaceID string) *pluginv1.WorkspaceCapabilityContext {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.context.GetWorkspaces() {
+		if w.GetWorkspaceId() == workspaceID {
+			return w
+		}
+	}
+	return nil
+}
+
 // park keeps a denial of a call that began in the given turn. If the context
 // has changed since, the denial may be older than the change and parks
 // nothing: parked on the new context, the grant that came with it would never
