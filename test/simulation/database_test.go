@@ -407,8 +407,8 @@ func (t *txn) wrote() bool { return len(t.entries)+len(t.others)+len(t.order) > 
 
 // commandTx is the transaction as one command sees it.
 type commandTx struct {
-	command.TaskTx
-	t *txn
+	command.Tx // its command touches nothing else
+	t          *txn
 }
 
 func (c *commandTx) AuthorityRow(key authority.Key) (*authority.Row, error) {
@@ -468,6 +468,7 @@ type touch struct{}
 
 func (touch) Check() *admission.Refusal { return nil }
 func (touch) Canonical() any            { return "touch" }
+func (touch) Targets() []string         { return nil }
 func (touch) Prepare(command.Tx, command.Commit) (func() (command.Effect, error), error) {
 	return func() (command.Effect, error) {
 		return command.Effect{State: contract.StateApplied, TargetID: "task"}, nil

@@ -75,10 +75,9 @@ func (h *host) Read(_ context.Context, fn func(query.Snapshot) error) error {
 
 // snapshot is one state of the store. Its reader gives way nowhere.
 type snapshot struct {
-	query.TopologySnapshot
-	query.ContextSnapshot
-	db      *database
-	current bool
+	query.Snapshot // nobody reads the rest here
+	db             *database
+	current        bool
 }
 
 func (s *snapshot) AuthorityRow(key authority.Key) (*authority.Row, error) {
