@@ -2,6 +2,7 @@ package board
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,6 +53,7 @@ func (s *Sweeper) Sweep(ctx context.Context) (removed int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("sweep pending transitions: %w", err)
 	}
+	var failures []error
 	for _, p := range waiting {
 		swept := false
 		err := s.Store.Board(ctx, p.WorkspaceID, func(tx SweepTx) error {
@@ -59,14 +61,16 @@ func (s *Sweeper) Sweep(ctx context.Context) (removed int, err error) {
 			swept = done
 			return err
 		})
-		if err != nil {
-			return removed, fmt.Errorf("sweep pending transition %s: %w", p.ID, err)
-		}
-		if swept {
+		switch {
+		case ctx.Err() != nil:
+			return removed, fmt.Errorf("sweep pending transitions: %w", context.Cause(ctx))
+		case err != nil:
+			failures = append(failures, fmt.Errorf("sweep pending transition %s of workspace %s: %w", p.ID, p.WorkspaceID, err))
+		case swept:
 			removed++
 		}
 	}
-	return removed, nil
+	return removed, errors.Join(failures...)
 }
 
 func (s *Sweeper) sweep(tx SweepTx, id string) (swept bool, err error) {
