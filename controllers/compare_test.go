@@ -165,7 +165,7 @@ func (w *world) rounds(from int64) *rounds {
 		store: c.store, live: w, cluster: c, bindings: c.bindings, policies: c.policies, view: c.view, history: watchedFrom(from),
 		passes: newRequests[authority.Key](), uninstalls: newRequests[string](),
 		delivered: func(view.Place, version) *authority.Approval { return nil },
-		life: 15 * time.Second, now: func() time.Time { return roundAt }, log: logr.Discard(),
+		life:      15 * time.Second, now: func() time.Time { return roundAt }, log: logr.Discard(),
 	}
 }
 
@@ -228,7 +228,7 @@ func TestARoundReadsNoVersionThatTheWatchHasDelivered(t *testing.T) {
 		w.approve("u", 2)
 		w.approval.Spec.State = v1alpha1.StateRevoked
 		rounds, watch := w.rounds(1), quietWatch()
-		defer watch.queue.ShutDown()
+		t.Cleanup(watch.queue.ShutDown)
 		rounds.delivered = watch.delivered
 		if delivered {
 			watch.OnAdd(w.approval.DeepCopy(), false)
