@@ -78,7 +78,10 @@ func readDescription(path string) (*description, error) {
 	if err := decoder.Decode(d); err != nil {
 		return nil, fmt.Errorf("read the description %s: %w", path, err)
 	}
-	return d, d.check()
+	if err := d.check(); err != nil {
+		return nil, fmt.Errorf("check the description: %w", err)
+	}
+	return d, nil
 }
 
 // readTokens reads the tokens that a description names.

@@ -35,7 +35,6 @@ func exactReads() map[string]methodCases {
 		}
 	}
 	ofTask := foreignName{"task_id", foreignTask, func(m proto.Message, name string) { setText(m, "task_id", name) }}
-	filter := func(m proto.Message) proto.Message { return child(m, "filter") }
 	listed := func(field, name string, set func(proto.Message, string)) foreignName {
 		return foreignName{"filter." + field, name, set}
 	}
@@ -69,11 +68,11 @@ func exactReads() map[string]methodCases {
 				count: func(k *known) int {
 					return len(k.taskIDs(func(t knownTask) bool { return plain(t) && t.workspace == k.workspace }))
 				},
-				filtered: func(m proto.Message) { filter(m).(*pluginv1.TaskFilter).States = []string{"IN_PROGRESS"} },
+				filtered: func(m proto.Message) { filter[*pluginv1.TaskFilter](m).States = []string{"IN_PROGRESS"} },
 				foreign: []foreignName{
 
-					listed("workflow_ids", foreignFlow, func(m proto.Message, name string) { filter(m).(*pluginv1.TaskFilter).WorkflowIds = []string{name} }),
-					listed("parent_id", foreignTask, func(m proto.Message, name string) { filter(m).(*pluginv1.TaskFilter).ParentId = &name }),
+					listed("workflow_ids", foreignFlow, func(m proto.Message, name string) { filter[*pluginv1.TaskFilter](m).WorkflowIds = []string{name} }),
+					listed("parent_id", foreignTask, func(m proto.Message, name string) { filter[*pluginv1.TaskFilter](m).ParentId = &name }),
 				},
 			},
 			run: listTasksExact,
@@ -85,9 +84,9 @@ func exactReads() map[string]methodCases {
 			base: within(&pluginv1.ListSessionsExactRequest{}, nil),
 			list: &listCases{
 				count:    here(func(k *known) []knownRow { return k.sessions }),
-				filtered: func(m proto.Message) { filter(m).(*pluginv1.SessionFilter).States = []string{"RUNNING"} },
+				filtered: func(m proto.Message) { filter[*pluginv1.SessionFilter](m).States = []string{"RUNNING"} },
 				foreign: []foreignName{
-					listed("task_ids", foreignTask, func(m proto.Message, name string) { filter(m).(*pluginv1.SessionFilter).TaskIds = []string{name} }),
+					listed("task_ids", foreignTask, func(m proto.Message, name string) { filter[*pluginv1.SessionFilter](m).TaskIds = []string{name} }),
 				},
 			},
 			run: func(ctx context.Context, p *probe) { p.widened(ctx) },
@@ -96,12 +95,12 @@ func exactReads() map[string]methodCases {
 			base: within(&pluginv1.ListPendingInteractionsExactRequest{}, nil),
 			list: &listCases{
 				count:    here(func(k *known) []knownRow { return k.asked }),
-				filtered: func(m proto.Message) { filter(m).(*pluginv1.InteractionFilter).Kinds = []string{"permission"} },
+				filtered: func(m proto.Message) { filter[*pluginv1.InteractionFilter](m).Kinds = []string{"permission"} },
 				foreign: []foreignName{
 					listed("session_ids", foreignSession, func(m proto.Message, name string) {
-						filter(m).(*pluginv1.InteractionFilter).SessionIds = []string{name}
+						filter[*pluginv1.InteractionFilter](m).SessionIds = []string{name}
 					}),
-					listed("task_ids", foreignTask, func(m proto.Message, name string) { filter(m).(*pluginv1.InteractionFilter).TaskIds = []string{name} }),
+					listed("task_ids", foreignTask, func(m proto.Message, name string) { filter[*pluginv1.InteractionFilter](m).TaskIds = []string{name} }),
 				},
 			},
 		},
@@ -117,10 +116,10 @@ func exactReads() map[string]methodCases {
 			base: within(&pluginv1.ListSanitizedMessagesExactRequest{}, nil),
 			list: &listCases{
 				count:    here(func(k *known) []knownRow { return k.messages }),
-				filtered: func(m proto.Message) { filter(m).(*pluginv1.MessageFilter).Types = []string{"message"} },
+				filtered: func(m proto.Message) { filter[*pluginv1.MessageFilter](m).Types = []string{"message"} },
 				foreign: []foreignName{
-					listed("session_ids", foreignSession, func(m proto.Message, name string) { filter(m).(*pluginv1.MessageFilter).SessionIds = []string{name} }),
-					listed("task_ids", foreignTask, func(m proto.Message, name string) { filter(m).(*pluginv1.MessageFilter).TaskIds = []string{name} }),
+					listed("session_ids", foreignSession, func(m proto.Message, name string) { filter[*pluginv1.MessageFilter](m).SessionIds = []string{name} }),
+					listed("task_ids", foreignTask, func(m proto.Message, name string) { filter[*pluginv1.MessageFilter](m).TaskIds = []string{name} }),
 				},
 			},
 			run: listSanitizedMessagesExact,
@@ -149,6 +148,11 @@ func exactReads() map[string]methodCases {
 		},
 		"WatchEvents": {base: within(&pluginv1.WatchEventsRequest{}, nil), run: watchEvents},
 	}
+}
+
+// filter is the filter of a list's request.
+func filter[T proto.Message](m proto.Message) T {
+	return child(m, "filter").(T) //nolint:forcetypeassert,errcheck // the method's request has it
 }
 
 // exactGet makes the cases of a reader of one thing.
@@ -197,7 +201,7 @@ func listTasksExact(ctx context.Context, p *probe) {
 	p.ok("resource versions", a, func() string {
 		for _, item := range a.message.(*pluginv1.ListTasksExactResponse).GetItems() { //nolint:forcetypeassert,errcheck // it is the method's
 			if item.GetResourceVersion() == "" || item.GetTask().GetWorkspaceId() != p.given.Workspace {
-				return fmt.Sprint(item)
+				return item.String()
 			}
 		}
 		return ""
@@ -210,14 +214,14 @@ func listSanitizedMessagesExact(ctx context.Context, p *probe) {
 	} {
 		m := message(p)
 		setText(m, "sanitization", level.asked)
-		child(m, "filter").(*pluginv1.MessageFilter).SessionIds = []string{spoken} //nolint:forcetypeassert,errcheck // it is the method's
+		filter[*pluginv1.MessageFilter](m).SessionIds = []string{spoken}
 		a := p.ask(ctx, m)
 		p.ok(fmt.Sprintf("sanitization %q", level.asked), a, func() string {
 			for _, item := range a.message.(*pluginv1.ListSanitizedMessagesExactResponse).GetItems() { //nolint:forcetypeassert,errcheck // likewise
 				content := item.GetMessage().GetContent()
 				if item.GetSanitization() != level.applied || item.GetCanonicalDigest() == "" || item.GetResourceVersion() == "" ||
 					(content == "") != (level.applied == "content_removed") || len(content) > len("seen 200 ") && content != "May I?" {
-					return fmt.Sprint(item)
+					return item.String()
 				}
 			}
 			return ""
@@ -244,7 +248,7 @@ func getCapabilityContext(ctx context.Context, p *probe) {
 			for _, w := range r.GetWorkspaces() {
 				got[w.GetWorkspaceId()] = len(w.GetCapabilityIds())
 				if w.GetCapabilityRevision() == 0 {
-					return fmt.Sprint(w)
+					return w.String()
 				}
 			}
 			if len(got) != len(of.Approvals) {
@@ -263,12 +267,12 @@ func getCapabilityContext(ctx context.Context, p *probe) {
 		c := r.GetContext()
 		if c.GetApprovalState() != "active" || c.GetApprovalRevision() != p.revisions[p.given.Workspace] || c.GetLimits()["page_size"] != largestPage ||
 			c.GetLimits()["command_payload_bytes"] != 65536 || len(c.GetOperations()) == 0 || c.GetOperations()[0].GetMethod() != "GetCapabilityContext" {
-			return fmt.Sprint(c)
+			return c.String()
 		}
 		for _, o := range c.GetOperations() {
 			want := o.GetCapabilityId() == "" || p.first().approved(p.given.Workspace, o.GetCapabilityId())
 			if !o.GetSupported() || o.GetAuthorized() != want || (o.GetUnavailableReason() == "") != want {
-				return fmt.Sprint(o)
+				return o.String()
 			}
 		}
 		return ""
@@ -293,7 +297,7 @@ func watchEvents(ctx context.Context, p *probe) {
 	first, _ := a.message.(*pluginv1.WatchEventsResponse)
 	p.ok("capability-context-changed comes first, with a cursor", a, func() string {
 		if first.GetEventType() != "capability-context-changed" || first.GetCursor() == "" || first.GetWorkspaceId() != "" {
-			return fmt.Sprint(first)
+			return first.String()
 		}
 		return ""
 	})
@@ -319,7 +323,7 @@ func watchEvents(ctx context.Context, p *probe) {
 		e := a.message.(*pluginv1.WatchEventsResponse) //nolint:forcetypeassert,errcheck // it is the method's
 		if e.GetEventId() == "" || e.GetOccurredAt() == "" || e.GetCursor() == "" || e.GetEventSchemaVersion() == 0 ||
 			e.GetPayload().GetFields()["k"].GetStringValue() != "v" {
-			return fmt.Sprint(e)
+			return e.String()
 		}
 		return ""
 	})

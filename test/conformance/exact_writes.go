@@ -134,7 +134,7 @@ func updateTaskExact(ctx context.Context, p *probe) {
 	p.typed("is applied", once, "APPLIED", "", "")
 	p.ok("with a receipt and readback", once, func() string {
 		if written.GetTask().GetTitle() != "Written exactly" || written.GetTask().GetResourceVersion() == before.GetResourceVersion() {
-			return fmt.Sprint(written.GetTask())
+			return written.GetTask().String()
 		}
 		return p.receiptOfWrite(written.GetResult(), target, written.GetTask().GetResourceVersion())
 	})
@@ -143,7 +143,7 @@ func updateTaskExact(ctx context.Context, p *probe) {
 	p.typed("the same again is applied already", again, "ALREADY_APPLIED", "", "")
 	p.ok("with the first receipt", again, func() string {
 		if !proto.Equal(repeated.GetResult().GetReceipt(), written.GetResult().GetReceipt()) {
-			return fmt.Sprint(repeated.GetResult().GetReceipt())
+			return repeated.GetResult().GetReceipt().String()
 		}
 		return ""
 	})
@@ -251,7 +251,7 @@ func createTaskExact(ctx context.Context, p *probe) {
 	p.typed("is applied", once, "APPLIED", "", "")
 	p.ok("with a receipt and readback", once, func() string {
 		if created.GetTask().GetWorkflowStepId() != stepTodo || created.GetTask().GetWorkspaceId() != p.given.Workspace {
-			return fmt.Sprint(created.GetTask())
+			return created.GetTask().String()
 		}
 		return p.receiptOfWrite(created.GetResult(), created.GetTask().GetId(), created.GetTask().GetResourceVersion())
 	})
@@ -260,7 +260,7 @@ func createTaskExact(ctx context.Context, p *probe) {
 	p.typed("the same again is applied already", again, "ALREADY_APPLIED", "", "")
 	p.ok("with the first receipt and task", again, func() string {
 		if !proto.Equal(repeated.GetResult().GetReceipt(), created.GetResult().GetReceipt()) || repeated.GetTask().GetId() != created.GetTask().GetId() {
-			return fmt.Sprint(repeated)
+			return repeated.String()
 		}
 		return ""
 	})

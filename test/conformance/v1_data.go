@@ -100,7 +100,7 @@ func listState(ctx context.Context, p *probe) {
 				return "updated_at is " + e.GetUpdatedAt()
 			}
 			if e.GetValue().GetFields()["k"].GetStringValue() != e.GetKey() {
-				return fmt.Sprint(e)
+				return e.String()
 			}
 		}
 		slices.Sort(keys)
@@ -112,7 +112,7 @@ func listState(ctx context.Context, p *probe) {
 	r, err = p.host.ListState(p.caller(ctx), &pluginv1.ListStateRequest{Scope: scope, ScopeId: "cf-nothing"})
 	p.ok("of a scope that has none", answer{r, err}, func() string {
 		if len(r.GetEntries()) != 0 {
-			return fmt.Sprint(r)
+			return r.String()
 		}
 		return ""
 	})

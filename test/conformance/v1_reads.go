@@ -101,7 +101,8 @@ func listTasks(ctx context.Context, p *probe) {
 	list := func(filter *pluginv1.TaskFilter) (answer, []string) {
 		return all(ctx, p, func(page *pluginv1.Page) (proto.Message, []*pluginv1.Task, error) {
 			r, err := p.host.ListTasks(p.caller(ctx), &pluginv1.ListTasksRequest{Filter: filter, Page: page})
-			return r, r.GetTasks(), err
+			rows := r.GetTasks()
+			return r, rows, err
 		}, (*pluginv1.Task).GetId)
 	}
 	where := p.content.taskIDs
@@ -181,7 +182,8 @@ func listWorkflows(ctx context.Context, p *probe) {
 	list := func(workspace string) (answer, []string) {
 		return all(ctx, p, func(page *pluginv1.Page) (proto.Message, []*pluginv1.Workflow, error) {
 			r, err := p.host.ListWorkflows(p.caller(ctx), &pluginv1.ListWorkflowsRequest{WorkspaceId: workspace, Page: page})
-			return r, r.GetWorkflows(), err
+			rows := r.GetWorkflows()
+			return r, rows, err
 		}, (*pluginv1.Workflow).GetId)
 	}
 	a, got := list(p.content.workspace)
@@ -265,7 +267,8 @@ func listSessions(ctx context.Context, p *probe) {
 	for _, c := range p.sessionFilters() {
 		a, got := all(ctx, p, func(page *pluginv1.Page) (proto.Message, []*pluginv1.Session, error) {
 			r, err := p.host.ListSessions(p.caller(ctx), &pluginv1.ListSessionsRequest{Filter: c.filter, Page: page})
-			return r, r.GetSessions(), err
+			rows := r.GetSessions()
+			return r, rows, err
 		}, (*pluginv1.Session).GetId)
 		p.ordered(c.name, a, got, c.want)
 	}
@@ -275,7 +278,8 @@ func listSessionCodeStats(ctx context.Context, p *probe) {
 	for _, c := range p.sessionFilters() {
 		a, got := all(ctx, p, func(page *pluginv1.Page) (proto.Message, []*pluginv1.SessionCodeStats, error) {
 			r, err := p.host.ListSessionCodeStats(p.caller(ctx), &pluginv1.ListSessionCodeStatsRequest{Filter: c.filter, Page: page})
-			return r, r.GetStats(), err
+			rows := r.GetStats()
+			return r, rows, err
 		}, (*pluginv1.SessionCodeStats).GetSessionId)
 		p.ordered(c.name, a, got, c.want)
 	}
@@ -309,7 +313,8 @@ func listMessages(ctx context.Context, p *probe) {
 	list := func(filter *pluginv1.MessageFilter) (answer, []string) {
 		return all(ctx, p, func(page *pluginv1.Page) (proto.Message, []*pluginv1.Message, error) {
 			r, err := p.host.ListMessages(p.caller(ctx), &pluginv1.ListMessagesRequest{Filter: filter, Page: page})
-			return r, r.GetMessages(), err
+			rows := r.GetMessages()
+			return r, rows, err
 		}, (*pluginv1.Message).GetId)
 	}
 	some := func(keep func(knownRow) bool) []string { return ids(p.content.messages, false, keep) }
@@ -356,7 +361,8 @@ func listPendingInteractions(ctx context.Context, p *probe) {
 	list := func(filter *pluginv1.InteractionFilter) (answer, []string) {
 		return all(ctx, p, func(page *pluginv1.Page) (proto.Message, []*pluginv1.Interaction, error) {
 			r, err := p.host.ListPendingInteractions(p.caller(ctx), &pluginv1.ListPendingInteractionsRequest{Filter: filter, Page: page})
-			return r, r.GetInteractions(), err
+			rows := r.GetInteractions()
+			return r, rows, err
 		}, (*pluginv1.Interaction).GetId)
 	}
 	for _, c := range []struct {

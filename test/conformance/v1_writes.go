@@ -94,7 +94,7 @@ func createTask(ctx context.Context, p *probe) {
 		own, _ := metadata[source].(map[string]any)
 		if task.GetWorkflowStepId() != stepTodo || task.GetPriority() != "medium" || task.GetWorkspaceId() != p.content.workspace ||
 			metadata["source"] != source || own["k"] != "v" {
-			return fmt.Sprint(task)
+			return task.String()
 		}
 		return ""
 	})
@@ -135,14 +135,14 @@ func updateTask(ctx context.Context, p *probe) {
 	task, a := update(&pluginv1.UpdateTaskRequest{Id: written, Title: proto.String("Written"), State: proto.String("REVIEW"), Priority: proto.String("high")})
 	p.ok("fields that are set change", a, func() string {
 		if task.GetTitle() != "Written" || task.GetState() != "REVIEW" || task.GetPriority() != "high" || task.GetDescription() != "" {
-			return fmt.Sprint(task)
+			return task.String()
 		}
 		return ""
 	})
 	task, a = update(&pluginv1.UpdateTaskRequest{Id: foreignTask, Description: proto.String("Written")})
 	p.ok("a task of another workspace: v1 sees the instance", a, func() string {
 		if task.GetDescription() != "Written" || task.GetWorkspaceId() != p.content.foreign {
-			return fmt.Sprint(task)
+			return task.String()
 		}
 		return ""
 	})
@@ -171,21 +171,21 @@ func moveTask(ctx context.Context, p *probe) {
 	r, a := move(&pluginv1.MoveTaskRequest{TaskId: written, WorkflowStepId: stepTodo, Position: 3})
 	p.ok("to where it stands", a, func() string {
 		if r.GetTransitioned() || r.GetFromStepId() != stepTodo || r.GetTask().GetWorkflowStepId() != stepTodo {
-			return fmt.Sprint(r)
+			return r.String()
 		}
 		return ""
 	})
 	r, a = move(&pluginv1.MoveTaskRequest{TaskId: written, WorkflowStepId: stepDoing, Position: 3})
 	p.ok("to another step", a, func() string {
 		if !r.GetTransitioned() || r.GetFromStepId() != stepTodo || r.GetTask().GetWorkflowStepId() != stepDoing || r.QueuedForStepId != nil {
-			return fmt.Sprint(r)
+			return r.String()
 		}
 		return ""
 	})
 	r, a = move(&pluginv1.MoveTaskRequest{TaskId: written, WorkflowStepId: stepTodo, WorkflowId: proto.String(flow)})
 	p.ok("and back, its workflow named", a, func() string {
 		if !r.GetTransitioned() || r.GetFromStepId() != stepDoing {
-			return fmt.Sprint(r)
+			return r.String()
 		}
 		return ""
 	})
@@ -220,7 +220,7 @@ func sendMessage(ctx context.Context, p *probe) {
 		r, a := send(c.task, c.session, "hello")
 		p.ok(c.name, a, func() string {
 			if r.GetSessionId() != c.to || r.GetStatus() != c.want {
-				return fmt.Sprint(r)
+				return r.String()
 			}
 			return ""
 		})
@@ -254,7 +254,7 @@ func previewTree(ctx context.Context, p *probe) {
 		r, a = preview(root)
 		p.ok("its own tree, parents first", a, func() string {
 			if len(r.GetTasks()) != 2 || r.GetTasks()[0].GetId() != root || r.GetTasks()[1].GetId() != leaf {
-				return fmt.Sprint(r)
+				return r.String()
 			}
 			return ""
 		})
@@ -271,7 +271,7 @@ func deleteTree(ctx context.Context, p *probe) {
 	r, a := remove("cf-nothing")
 	p.ok("an unknown root is gone already", a, func() string {
 		if len(r.GetDeletedTaskIds()) != 0 {
-			return fmt.Sprint(r)
+			return r.String()
 		}
 		return ""
 	})
@@ -288,7 +288,7 @@ func deleteTree(ctx context.Context, p *probe) {
 	r, a = remove(root)
 	p.ok("its own tree, leaves first", a, func() string {
 		if len(r.GetDeletedTaskIds()) != 2 || r.GetDeletedTaskIds()[0] != leaf || r.GetDeletedTaskIds()[1] != root {
-			return fmt.Sprint(r)
+			return r.String()
 		}
 		return ""
 	})
