@@ -68,7 +68,7 @@ type installation struct {
 
 // readDescription reads a description.
 func readDescription(path string) (*description, error) {
-	text, err := os.ReadFile(path) //nolint:gosec // whoever runs it names the file
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the description: %w", err)
 	}
@@ -92,7 +92,7 @@ func (d *description) readTokens(path string) error {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(filepath.Dir(path), file)
 		}
-		token, err := os.ReadFile(file) //nolint:gosec // the description names the file
+		token, err := os.ReadFile(file)
 		if err != nil {
 			return fmt.Errorf("read the token of %q: %w", of.Name, err)
 		}
@@ -107,7 +107,7 @@ func (d *description) check() error {
 	switch {
 	case d.Workspace == "" || d.ForeignWorkspace == "" || d.Workspace == d.ForeignWorkspace:
 		return fmt.Errorf("workspace %q, foreign_workspace %q: name two workspaces", d.Workspace, d.ForeignWorkspace)
-	case len(d.Installations) < 2: //nolint:mnd // see the field
+	case len(d.Installations) < 2:
 		return fmt.Errorf("installations: %d, at least 2 are needed", len(d.Installations))
 	}
 	for i, of := range d.Installations {

@@ -35,8 +35,8 @@ const (
 	apiToken  = "hush-hush"
 )
 
-// real is a Host on a control plane, with the known content and three installations.
-type real struct {
+// liveHost is a Host on a control plane, with the known content and three installations.
+type liveHost struct {
 	*testing.T
 	world   *world.World
 	given   *description
@@ -44,9 +44,9 @@ type real struct {
 	folder  string
 }
 
-// newReal starts the Host with the workspaces, imports the rest of the content while
+// newLiveHost starts the Host with the workspaces, imports the rest of the content while
 // it is down, and starts it anew with a vault, which the world has none of.
-func newReal(t *testing.T) *real {
+func newLiveHost(t *testing.T) *liveHost {
 	t.Helper()
 	bin := t.TempDir()
 	compile := exec.Command("go", "build", "-o", bin+"/", "./cmd/plugin-host", "./test/demo/sample-plugin")
@@ -54,7 +54,7 @@ func newReal(t *testing.T) *real {
 	if text, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("build the Host: %v\n%s", err, text)
 	}
-	r := &real{T: t, folder: t.TempDir()}
+	r := &liveHost{T: t, folder: t.TempDir()}
 	seed := filepath.Join(r.folder, "workspaces.jsonl")
 	isWorkspace := func(kind string) bool { return kind == "workspace" }
 	r.writeContent(seed, isWorkspace)
@@ -69,7 +69,7 @@ func newReal(t *testing.T) *real {
 	r.must(r.world.Host.Stop())
 	content := filepath.Join(r.folder, "content.jsonl")
 	r.writeContent(content, func(kind string) bool { return !isWorkspace(kind) })
-	load := exec.Command(filepath.Join(bin, "plugin-host"), "import", "--sqlite-path="+r.world.Database, content) //nolint:gosec // it was just built
+	load := exec.Command(filepath.Join(bin, "plugin-host"), "import", "--sqlite-path="+r.world.Database, content)
 	if text, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("import the content: %v\n%s", err, text)
 	}
@@ -89,7 +89,7 @@ func commit() string {
 	return strings.TrimSpace(string(text))
 }
 
-func (r *real) must(err error) {
+func (r *liveHost) must(err error) {
 	r.Helper()
 	if err != nil {
 		r.Fatal(err)
@@ -97,7 +97,7 @@ func (r *real) must(err error) {
 }
 
 // writeContent writes documents of the known content.
-func (r *real) writeContent(path string, wanted func(kind string) bool) {
+func (r *liveHost) writeContent(path string, wanted func(kind string) bool) {
 	r.Helper()
 	var text bytes.Buffer
 	r.must(knownContent(workspace, elsewhere, "kandev.full").write(&text, wanted))
@@ -105,7 +105,7 @@ func (r *real) writeContent(path string, wanted func(kind string) bool) {
 }
 
 // start runs the Host with what the world made for it, and a vault besides.
-func (r *real) start() {
+func (r *liveHost) start() {
 	r.Helper()
 	key := make([]byte, 32)
 	_, err := rand.Read(key)
@@ -116,7 +116,7 @@ func (r *real) start() {
 	r.address = r.world.Address
 	log, err := os.Create(filepath.Join(r.folder, "host.log"))
 	r.must(err)
-	host := exec.Command(r.world.Binary("plugin-host"), //nolint:gosec // it was just built
+	host := exec.Command(r.world.Binary("plugin-host"),
 		"--kubeconfig="+r.world.Path("host.kubeconfig"), "--store=sqlite", "--sqlite-path="+r.world.Database,
 		"--grpc-listen="+r.address, "--health-listen="+health, "--metrics-listen=0",
 		"--tls-cert-file="+r.world.Path("tls.crt"), "--tls-key-file="+r.world.Path("tls.key"),
@@ -172,7 +172,7 @@ func freeAddress(t *testing.T) string {
 }
 
 // human is a client of a person. An admin may do everything.
-func (r *real) human(name string, admin bool) client.Client {
+func (r *liveHost) human(name string, admin bool) client.Client {
 	r.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", r.world.Kubeconfig)
 	r.must(err)
@@ -197,7 +197,7 @@ var (
 
 // install makes the three installations, their pods and tokens, grants and approvals,
 // and waits until all of it is in force.
-func (r *real) install() {
+func (r *liveHost) install() {
 	r.Helper()
 	everything := &v1alpha1.LegacyManifest{
 		APIRead: reads, APIWrite: writes, State: true, Secrets: true, AgentInvoke: true, Events: []string{"plugin.kandev.full.*"},
@@ -269,7 +269,7 @@ func inForce(ctx context.Context, host pluginv1.HostClient, of *installation) (b
 	return active == len(of.Approvals) && got == want && err == nil, fmt.Sprintf("%v; %s; %v", standing, got, err), nil
 }
 
-func (r *real) installOne(of *installation, manifest v1alpha1.PluginManifest) {
+func (r *liveHost) installOne(of *installation, manifest v1alpha1.PluginManifest) {
 	r.Helper()
 	ctx, api := r.Context(), r.world.API
 	namespace := "plugin-" + of.Name
@@ -326,7 +326,7 @@ func (r *real) installOne(of *installation, manifest v1alpha1.PluginManifest) {
 
 // configure gives an installation its configuration, with a secret in it that the Host
 // is let read.
-func (r *real) configure(o *v1alpha1.PluginInstallation, of *installation) {
+func (r *liveHost) configure(o *v1alpha1.PluginInstallation, of *installation) {
 	r.Helper()
 	if len(of.Config) == 0 {
 		return
@@ -352,7 +352,7 @@ func (r *real) configure(o *v1alpha1.PluginInstallation, of *installation) {
 }
 
 // drive runs the command, and returns its status and record.
-func (r *real) drive() (status int, found record) {
+func (r *liveHost) drive() (status int, found record) {
 	r.Helper()
 	text, err := json.Marshal(r.given)
 	r.must(err)
@@ -363,7 +363,7 @@ func (r *real) drive() (status int, found record) {
 		"-host=" + r.address, "-ca=" + r.world.CAFile, "-description=" + file, "-record=" + kept, "-commit=" + commit(),
 	}, &out, &complain)
 	r.Log(strings.TrimSpace(complain.String()))
-	if status == 2 { //nolint:mnd // it couldn't be driven
+	if status == 2 {
 		r.FailNow()
 	}
 	text, err = os.ReadFile(kept)
@@ -376,7 +376,7 @@ func (r *real) drive() (status int, found record) {
 // every case holds; then that the suite finds it out when the Host isn't as it is said
 // to be.
 func TestTheHostConforms(t *testing.T) {
-	r := newReal(t)
+	r := newLiveHost(t)
 	status, found := r.drive()
 	for _, e := range found.Cases {
 		if e.Result == failed {

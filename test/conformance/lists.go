@@ -98,7 +98,8 @@ func (p *probe) v1Page(ctx context.Context, limit int32, cursor string) (a answe
 // v1List makes the cases of a v1 list's pages (host-v1 facts, section 2.2).
 func (p *probe) v1List(ctx context.Context) {
 	var all []string
-	a, problem := answer{}, ""
+	var a answer
+	problem := ""
 	for cursor := ""; ; {
 		var got []string
 		var info *pluginv1.PageInfo
