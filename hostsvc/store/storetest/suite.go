@@ -87,6 +87,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"I9_Replay", testReplay},
 		{"I10_ListsShowOneVersion", testLists},
 		{"I10_ListsUnderConcurrentWrites", testListsConcurrently},
+		{"I10_ListsOfManyTasksUnderLoad", testUnderLoad},
 		{"I10_ConversationsShowOneVersion", testConversations},
 		{"I10_ConversationsUnderConcurrentWrites", testConversationsConcurrently},
 		{"I10_ConversationsPrune", testConversationsPrune},
