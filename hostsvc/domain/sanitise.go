@@ -57,6 +57,17 @@ func StripMarkup(text string) string {
 	return strings.TrimSpace(string(scan.out))
 }
 
+// StripSpoken is StripMarkup for a text that becomes a row: it ends in no piece of a
+// tag either, which the next row of its stream could complete, and be hidden by.
+func StripSpoken(text string) string {
+	for text = StripMarkup(text); ; {
+		if _, after := MarkupState("").Strip(text); after == "" {
+			return text
+		}
+		text = strings.TrimSpace(text[:max(0, strings.LastIndexByte(text, '<'))])
+	}
+}
+
 const markupName = "kandev-system"
 
 // A markupPhase is how much of a tag has been read. From phaseOpen on it counts

@@ -272,3 +272,29 @@ func FuzzSanitise(f *testing.F) {
 		}
 	})
 }
+
+// What a plugin says must not hide what is said after it.
+func TestI14_NothingSpokenLeavesATagOpen(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain":                          "plain",
+		" kept as it is ":                " kept as it is ",
+		"a < b":                          "a < b",
+		"hello <kandev-syste":            "hello",
+		"hello <":                        "hello",
+		"<kandev-system>hidden":          "",
+		"a <kandev-system>b":             "a",
+		"a <kandev-system>b</kandev-sys": "a",
+		"a <<kandev-system":              "a",
+	} {
+		got := StripSpoken(text)
+		if got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+		for _, next := range []string{"m a question", "m> a question", "> a question", "kandev-system> a question", "/kandev-system> a question"} {
+			_, after := MarkupState("").Strip(got)
+			if visible, _ := after.Strip(next); visible != next {
+				t.Errorf("%q hides %q: %q", text, next, visible)
+			}
+		}
+	}
+}

@@ -17,10 +17,18 @@ type Caller struct {
 	// Declared is what its manifest declares: some answers say more to who may read
 	// more.
 	Declared contract.LegacySet
-	// Still returns nil while the call is allowed. Writers of workspaces ask it under
-	// the workspace's lock, which they may have waited for (I5). It must not block; nil
+	// Still returns nil while the call is allowed. Whoever writes asks it under the
+	// lock of what it writes, which it may have waited for (I5). It must not block; nil
 	// is for callers that nothing can be taken from.
 	Still func() error
+}
+
+// still asks Still.
+func (c Caller) still() error {
+	if c.Still == nil {
+		return nil
+	}
+	return c.Still()
 }
 
 // source is what v1 stamps what a plugin makes with (domain facts, section 11).
@@ -43,10 +51,8 @@ type Host struct {
 // write runs fn under the lock of a workspace, for a caller who may call still.
 func (h *Host) write(ctx context.Context, caller Caller, workspaceID string, fn func(Tx) error) error {
 	return h.Store.Write(ctx, workspaceID, func(tx Tx) error {
-		if caller.Still != nil {
-			if err := caller.Still(); err != nil {
-				return err
-			}
+		if err := caller.still(); err != nil {
+			return err
 		}
 		return fn(tx)
 	})

@@ -106,7 +106,7 @@ func (h *Host) SendMessage(ctx context.Context, caller Caller, taskID, sessionID
 	case text == "":
 		return "", "", fail(InvalidArgument, "text is required")
 	}
-	if text = domain.StripMarkup(text); text == "" {
+	if text = domain.StripSpoken(text); text == "" {
 		return "", "", fail(InvalidArgument, "text is required")
 	}
 	var to domain.Session

@@ -94,6 +94,9 @@ func (h *Host) SetSecret(ctx context.Context, caller Caller, key, value string) 
 		InstallationID: caller.InstallationID, Key: key, UpdatedAt: h.Now(),
 		Sealed: h.Vault.Seal(caller.InstallationID, key, []byte(value)),
 	}, func(kept int) error {
+		if err := caller.still(); err != nil {
+			return err
+		}
 		if kept > MaxSecrets {
 			return fail(ResourceExhausted, "this installation keeps %d secrets, which is all that it may", MaxSecrets)
 		}

@@ -112,7 +112,12 @@ func (h *Host) SetState(ctx context.Context, caller Caller, scope, scopeID, key 
 	}
 	err := h.State.PutState(ctx, domain.PluginState{
 		InstallationID: name.InstallationID, Scope: scope, ScopeID: scopeID, Key: key, Value: value, UpdatedAt: h.Now(),
-	}, allowState)
+	}, func(w StateWrite) error {
+		if err := caller.still(); err != nil {
+			return err
+		}
+		return allowState(w)
+	})
 	return uninstalled(err)
 }
 

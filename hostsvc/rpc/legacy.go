@@ -116,7 +116,8 @@ func v1State(kind legacy.Kind) contract.State {
 	switch kind {
 	case legacy.NotFound:
 		return contract.StateNotFound
-	case legacy.InvalidArgument:
+	case legacy.InvalidArgument, legacy.Unknown:
+		// v1 has no better word for some requests that can't be answered.
 		return contract.StateInvalid
 	case legacy.FailedPrecondition:
 		return contract.StateConflict
@@ -126,7 +127,7 @@ func v1State(kind legacy.Kind) contract.State {
 		return contract.StateRateLimited
 	case legacy.Unimplemented:
 		return contract.StateUnsupported
-	case legacy.Unknown, legacy.Unavailable:
+	case legacy.Unavailable:
 	}
 	return contract.StateUnavailable
 }

@@ -33,6 +33,17 @@ func (l *locking) Write(ctx context.Context, workspaceID string, fn func(legacy.
 
 // TestI5_V1WritersAreDecidedUnderTheLock: what was taken from an installation while its
 // write waited is gone.
+// lockingState is the same for a plugin's state.
+type lockingState struct {
+	legacy.StateStore
+	waited func()
+}
+
+func (l *lockingState) PutState(ctx context.Context, entry domain.PluginState, allow func(legacy.StateWrite) error) error {
+	l.waited()
+	return l.StateStore.PutState(ctx, entry, allow)
+}
+
 func TestI5_V1WritersAreDecidedUnderTheLock(t *testing.T) {
 	w := board(t)
 	own, err := w.create(nil)
@@ -45,8 +56,13 @@ func TestI5_V1WritersAreDecidedUnderTheLock(t *testing.T) {
 	taken := w.everything()
 	taken.Gates = authority.GateSuspended
 	w.v1.Store = &locking{w.v1.Store, func() { w.declared.set(alpha, taken) }}
+	w.v1.State = &lockingState{w.v1.State, func() { w.declared.set(alpha, taken) }}
 	before := len(w.entries("one"))
 	for name, write := range map[string]func() error{
+		"SetState": func() error {
+			_, err := w.host.SetState(w.as(alpha), &pluginv1.SetStateRequest{Scope: "instance", Key: "late"})
+			return err
+		},
 		"CreateTask": func() error { _, err := w.create(nil); return err },
 		"UpdateTask": func() error {
 			_, err := w.host.UpdateTask(w.as(alpha), &pluginv1.UpdateTaskRequest{Id: own.GetId(), Title: ptr("Late")})

@@ -108,7 +108,7 @@ func (d *door) end(ctx context.Context, c *call) {
 		if o.State == contract.StateUnavailable {
 			level = slog.LevelWarn
 		}
-		d.log.Log(ctx, level, "an exact call was not served", "method", o.Method, "installation", c.principal.InstallationID,
+		d.log.Log(ctx, level, "a call was not served", "method", o.Method, "installation", c.principal.InstallationID,
 			"state", string(o.State), "reason", string(o.Reason), "auditID", o.AuditID, "leftOut", leftOut)
 	}
 }

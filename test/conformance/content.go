@@ -114,7 +114,7 @@ func knownContent(workspace, foreign, pluginID string) *known {
 func (k *known) topology() {
 	k.add("workspace", "", map[string]any{"id": k.workspace, "name": "Conformance", "created_at": instant(began)})
 	for i := range many {
-		k.add("repository", k.workspace, map[string]any{
+		k.add("repository", k.workspace, map[string]any{ //nolint:gosec // a URL whose password must not be shown
 			"id": numbered("repository", i), "name": "Repository", "source_type": "provider", "provider_id": "github",
 			"remote_url": "https://user:hush-hush@git.example/cf/repository.git",
 		})

@@ -151,7 +151,7 @@ func (r *liveHost) start() {
 		}
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			return false, err.Error(), nil
+			return false, err.Error(), nil //nolint:nilerr // it is tried again
 		}
 		return response.StatusCode == http.StatusOK, response.Status, response.Body.Close()
 	})
@@ -251,7 +251,7 @@ func (r *liveHost) install() {
 func inForce(ctx context.Context, host pluginv1.HostClient, of *installation) (bool, string, error) {
 	standing, err := host.GetCapabilityContext(as(ctx, of.token), &pluginv1.GetCapabilityContextRequest{RequestId: "await"})
 	if err != nil {
-		return false, err.Error(), nil
+		return false, err.Error(), nil //nolint:nilerr // it is tried again
 	}
 	active := 0
 	for _, w := range standing.GetWorkspaces() {

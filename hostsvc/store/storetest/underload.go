@@ -32,9 +32,9 @@ const (
 	loadTasks   = 100_000
 	loadWriters = 12
 	// loadWrites is how many commands each writer runs. Some are several commits.
-	loadWrites = 120
+	loadWrites = 60
 	// loadAgeings is how often lists that have begun grow too old.
-	loadAgeings = 2
+	loadAgeings = 1
 	// overtaken is how many commits come between the first two pages of each reader's
 	// first list, and of the lists that grow old.
 	overtaken = 20
@@ -207,7 +207,7 @@ func (s *chronicled) Write(ctx context.Context, workspaceID string, fn func(lega
 	if err == nil {
 		s.chronicle.add(changes)
 	}
-	return err //nolint:wrapcheck // as the store says it
+	return err
 }
 
 type chronicledTx struct {
@@ -218,19 +218,19 @@ type chronicledTx struct {
 // InsertTask implements legacy.TaskTx.
 func (tx chronicledTx) InsertTask(t domain.Task) error {
 	*tx.changes = append(*tx.changes, change{tx.Version(), t.ID, &t})
-	return tx.Tx.InsertTask(t) //nolint:wrapcheck // as the store says it
+	return tx.Tx.InsertTask(t)
 }
 
 // UpdateTask implements board.Tx.
 func (tx chronicledTx) UpdateTask(t domain.Task) error {
 	*tx.changes = append(*tx.changes, change{tx.Version(), t.ID, &t})
-	return tx.Tx.UpdateTask(t) //nolint:wrapcheck // as the store says it
+	return tx.Tx.UpdateTask(t)
 }
 
 // DeleteTask implements legacy.TaskTx.
 func (tx chronicledTx) DeleteTask(t domain.Task) error {
 	*tx.changes = append(*tx.changes, change{tx.Version(), t.ID, nil})
-	return tx.Tx.DeleteTask(t) //nolint:wrapcheck // as the store says it
+	return tx.Tx.DeleteTask(t)
 }
 
 // The seeded tasks stand in groups of ten. The first of every fifth group is the parent
@@ -245,7 +245,7 @@ const (
 var adopter = taskID(0)
 
 func loadTask(at time.Time, i int) domain.Task {
-	t := task("w", taskID(i), int32(i)) //nolint:gosec // few
+	t := task("w", taskID(i), int32(i))
 	t.WorkflowID, t.WorkflowStepID, t.Source = "w-flow", "w-done", domain.PluginSource(plugin.PluginID)
 	group := i / loadGroup
 	switch {
@@ -591,7 +591,7 @@ func testUnderLoad(t *testing.T, d Database) {
 	host.Store = written
 	var named atomic.Int64
 	host.NewID = func() string { // among the others, not behind them
-		return fmt.Sprintf("%s-%d", taskID(rand.IntN(loadTasks)), named.Add(1)) //nolint:gosec // no secret
+		return fmt.Sprintf("%s-%d", taskID(rand.IntN(loadTasks)), named.Add(1))
 	}
 	cursorKey, err := query.NewCursorKey()
 	w.must(err)
@@ -632,7 +632,7 @@ func testUnderLoad(t *testing.T, d Database) {
 	for i := range loadWriters {
 		lw := &loadWriter{
 			store: written, host: host, now: w.clock.Now, number: i, gone: map[string]bool{},
-			random: rand.New(rand.NewPCG(1, uint64(i))), //nolint:gosec // no secret
+			random: rand.New(rand.NewPCG(1, uint64(i))),
 		}
 		writers.Go(func() {
 			u.begun.Wait()
@@ -656,7 +656,7 @@ func testUnderLoad(t *testing.T, d Database) {
 
 	newest, _ := c.at()
 	entries := w.entries("w")
-	if int(newest) != len(entries) { //nolint:gosec // few
+	if int(newest) != len(entries) {
 		t.Fatalf("the journal has %d entries, %d commits are known", len(entries), newest)
 	}
 	for _, e := range entries[seeded:] {
@@ -683,11 +683,11 @@ func (u *underLoad) noticesNewer(t *testing.T, c *chronicle, host *legacy.Host) 
 	for what, change := range map[string]func() error{
 		"a change": func() error {
 			_, err := host.UpdateTask(t.Context(), plugin, legacy.TaskUpdate{ID: last.ID, Title: &title})
-			return err //nolint:wrapcheck // said below
+			return err
 		},
 		"a deletion": func() error {
 			_, err := host.DeletePluginOwnedTaskTree(t.Context(), plugin, world[len(world)/2].ID)
-			return err //nolint:wrapcheck // said below
+			return err
 		},
 	} {
 		var changed error
@@ -715,7 +715,7 @@ type newestSnapshot struct{ query.Snapshot }
 func (s newestSnapshot) Tasks(workspaceID string, filter query.TaskFilter, _ domain.Version, after string, limit int) ([]domain.Task, error) {
 	head, _, err := s.Head(workspaceID)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // as the store says it
+		return nil, err
 	}
-	return s.Snapshot.Tasks(workspaceID, filter, head, after, limit) //nolint:wrapcheck // as the store says it
+	return s.Snapshot.Tasks(workspaceID, filter, head, after, limit)
 }
