@@ -70,7 +70,7 @@ func TestV1FailuresAreStatuses(t *testing.T) {
 		text  string
 		state contract.State
 	}{
-		"unknown":             {failure(legacy.Unknown), codes.Unknown, "shipped text", contract.StateUnavailable},
+		"unknown":             {failure(legacy.Unknown), codes.Unknown, "shipped text", contract.StateInvalid},
 		"invalid":             {failure(legacy.InvalidArgument), codes.InvalidArgument, "shipped text", contract.StateInvalid},
 		"not found":           {failure(legacy.NotFound), codes.NotFound, "shipped text", contract.StateNotFound},
 		"failed precondition": {failure(legacy.FailedPrecondition), codes.FailedPrecondition, "shipped text", contract.StateConflict},

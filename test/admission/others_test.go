@@ -16,6 +16,7 @@ var _ = Describe("an installation", func() {
 		{"manifest": patch{"capabilities": []any{patch{"id": writeTasks}}}}, {"manifest": patch{"minHostVersion": "0.43.0"}},
 		{"manifest": patch{"legacy": patch{"apiRead": []any{"tasks"}}}}, {"manifest": patch{"configSchema": patch{"type": "object"}}},
 		{"config": patch{"channel": patch{"name": "standup"}}}, {"secretRefs": []any{patch{"name": "token", "secretName": "tokens", "key": "token"}}},
+		{"workload": patch{"image": "standup@sha256:1"}},
 		{"serviceAccountRef": patch{"name": "other"}}, {"serviceAccountRef": patch{"namespace": "other"}},
 		{"serviceAccountRef": patch{"acceptUID": "0d1c2f5e-7c55-4b0e-9a51-3f1f2a4c8b7d"}}, {"suspend": false},
 	}
