@@ -31,7 +31,9 @@ func playOwner() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	script := `echo $$ > "$1/child.pid"; echo ready; exec tail -f "$1/child.pid" > /dev/null`
+	// What it prints comes from the program that it goes on as: between the two, a
+	// process has no command line to be known by.
+	script := `echo $$ > "$1/child.pid"; exec tail -n +1 -f "$1/child.pid"`
 	child := exec.Command("sh", "-c", script, "sh", dir.Path())
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := child.StdoutPipe()
