@@ -31,9 +31,7 @@ func playOwner() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	// What it prints comes from the program that it goes on as: between the two, a
-	// process has no command line to be known by.
-	script := `echo $$ > "$1/child.pid"; exec tail -n +1 -f "$1/child.pid"`
+	script := `echo $$ > "$1/child.pid"; echo ready; exec tail -f "$1/child.pid" > /dev/null`
 	child := exec.Command("sh", "-c", script, "sh", dir.Path())
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := child.StdoutPipe()
@@ -46,6 +44,16 @@ func playOwner() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	// Between the shell and what it goes on as, a process has no command line to be
+	// known by.
+	for cmdline := ""; !strings.HasPrefix(cmdline, "tail"); {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child.Process.Pid))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		cmdline = string(text)
 	}
 	fmt.Println(dir.Path(), child.Process.Pid)
 	select {}
