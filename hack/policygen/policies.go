@@ -234,7 +234,7 @@ variables.newWriters.size() == 0 && !variables.newImplicit &&
 // compatibility.
 func sameInstallation() string {
 	var equal []string
-	for _, field := range []string{"pluginID", "version", "manifest", "serviceAccountRef", "config", "secretRefs"} {
+	for _, field := range []string{"pluginID", "version", "manifest", "serviceAccountRef", "config", "secretRefs", "workload"} {
 		equal = append(equal, fmt.Sprintf(
 			"has(object.spec.%[1]s) == has(oldObject.spec.%[1]s) && (!has(object.spec.%[1]s) || object.spec.%[1]s == oldObject.spec.%[1]s)", field))
 	}
