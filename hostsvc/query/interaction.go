@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/admission"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/domain"
@@ -66,9 +65,7 @@ func (r *Reader) Interaction(ctx context.Context, installationID string, m admis
 			return domain.Interaction{}, 0, fmt.Errorf("read the interaction: %w", err)
 		}
 		if !found {
-			refusal := admission.Refuse(contract.ReasonWorkspaceTargetNotFound, "no such target in this workspace")
-			refusal.Field = "interaction_id"
-			return domain.Interaction{}, 0, refusal
+			return domain.Interaction{}, 0, notHere("interaction_id")
 		}
 		return interaction, interaction.Version, nil
 	})

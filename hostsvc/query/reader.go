@@ -116,3 +116,11 @@ func read[T any](ctx context.Context, r *Reader, installationID string, m admiss
 		Snapshot: record.Snapshot, StoreEpoch: storeEpoch, ObservedAt: record.At,
 	}, nil
 }
+
+// notHere refuses a target that isn't in the workspace, whether or not it is in
+// another one (I14).
+func notHere(field string) *admission.Refusal {
+	refusal := admission.Refuse(contract.ReasonWorkspaceTargetNotFound, "no such target in this workspace")
+	refusal.Field = field
+	return refusal
+}

@@ -188,9 +188,7 @@ func requireTask(s Snapshot, workspaceID, id string, asOf domain.Version) error 
 		return fmt.Errorf("look for the task: %w", err)
 	}
 	if versions[id] == 0 {
-		refusal := admission.Refuse(contract.ReasonWorkspaceTargetNotFound, "no such target in this workspace")
-		refusal.Field = "task_id"
-		return refusal
+		return notHere("task_id")
 	}
 	return nil
 }

@@ -154,9 +154,7 @@ func requireTarget(field, workspaceID, id string, missing func(workspaceID strin
 		return fmt.Errorf("look for the target: %w", err)
 	}
 	if at >= 0 {
-		refusal := admission.Refuse(contract.ReasonWorkspaceTargetNotFound, "no such target in this workspace")
-		refusal.Field = field
-		return refusal
+		return notHere(field)
 	}
 	return nil
 }

@@ -71,9 +71,7 @@ func (r *Reader) Task(ctx context.Context, installationID string, m admission.Me
 			return domain.Task{}, 0, fmt.Errorf("read the task: %w", err)
 		}
 		if !found {
-			refusal := admission.Refuse(contract.ReasonWorkspaceTargetNotFound, "no such target in this workspace")
-			refusal.Field = "task_id"
-			return domain.Task{}, 0, refusal
+			return domain.Task{}, 0, notHere("task_id")
 		}
 		return task, task.Version, nil
 	})

@@ -107,9 +107,7 @@ func requireWorkflow(s Snapshot, workspaceID, workflowID string, asOf domain.Ver
 			after = w.ID
 		}
 		if len(workflows) < contract.MaxPageSize {
-			refusal := admission.Refuse(contract.ReasonWorkspaceTargetNotFound, "no such target in this workspace")
-			refusal.Field = "workflow_id"
-			return refusal
+			return notHere("workflow_id")
 		}
 	}
 }

@@ -13,16 +13,7 @@ type legacyStore struct{ store *Store }
 
 // Read implements legacy.Store.
 func (l legacyStore) Read(ctx context.Context, fn func(legacy.Snapshot) error) error {
-	var answer error
-	err := l.store.engine.Read(ctx, func(c Conn) error {
-		snap := &snapshot{store: l.store, conn: c}
-		answer = fn(snap)
-		return snap.failure
-	})
-	if err != nil {
-		return failed("read a snapshot", err)
-	}
-	return answer
+	return l.store.readSnapshot(ctx, func(snap *snapshot) error { return fn(snap) })
 }
 
 // Write implements legacy.Store.

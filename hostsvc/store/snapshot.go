@@ -27,6 +27,11 @@ type snapshot struct {
 // Read implements query.Store. Once fn runs, Read waits for its end, whatever
 // becomes of ctx.
 func (s *Store) Read(ctx context.Context, fn func(query.Snapshot) error) error {
+	return s.readSnapshot(ctx, func(snap *snapshot) error { return fn(snap) })
+}
+
+// readSnapshot is Read for whoever sees a snapshot through another port.
+func (s *Store) readSnapshot(ctx context.Context, fn func(*snapshot) error) error {
 	var answer error
 	err := s.engine.Read(ctx, func(c Conn) error {
 		snap := &snapshot{store: s, conn: c}
