@@ -52,6 +52,9 @@ type running struct {
 	log     *safeBuffer
 }
 
+// gracePeriod is how long a process has to end, in a cluster as here.
+const gracePeriod = 30 * time.Second
+
 // buildHost builds the binary.
 func buildHost(t *testing.T) string {
 	t.Helper()
@@ -102,10 +105,10 @@ func (c cluster) startHost(t *testing.T, p program) running {
 		).Replace(args[i])
 	}
 	args = append(args, "--kubeconfig="+c.kubeconfigOfHost(t, p.dir), "--seed-file="+seedFile(t, p.dir))
-	r.cmd = exec.CommandContext(t.Context(), p.binary, args...)
+	// Not the test's context: it ends before what the test cleans up, and a signal of its
+	// own beside that of stop would be the second one, which ends the process at once.
+	r.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), p.binary, args...)
 	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
-	r.cmd.Cancel = func() error { return r.cmd.Process.Signal(syscall.SIGTERM) }
-	r.cmd.WaitDelay = 20 * time.Second
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +116,10 @@ func (c cluster) startHost(t *testing.T, p program) running {
 		_ = r.cmd.Wait() // its exit code is looked at
 		close(r.ended)
 	}()
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill() // it has ended, unless the test failed
+		<-r.ended
+	})
 	waitReady(t, "http://"+health+"/readyz", r.log)
 	return r
 }
@@ -161,11 +168,21 @@ func (r running) serves(t *testing.T, authority []byte) bool {
 	return true
 }
 
-// stop ends it as a kubelet does, and demands that it ends well. It may be called again.
+// stop ends it as a kubelet does, once, and demands that it ends well. It may be called
+// again when it has returned.
 func (r running) stop(t *testing.T) {
 	t.Helper()
-	_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	<-r.ended
+	select {
+	case <-r.ended:
+	default:
+		_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	}
+	select {
+	case <-r.ended:
+	case <-time.After(gracePeriod):
+		_ = r.cmd.Process.Kill()
+		<-r.ended
+	}
 	if code := r.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("plugin-host ended with %d after SIGTERM\n%s", code, r.log)
 	}
