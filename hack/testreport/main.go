@@ -1,6 +1,7 @@
 // Command testreport turns the output of `go test -json` on its input into what a
-// person reads: one line per package, everything a failed test said, and totals. With -each
-// it also prints the result line of every test, as `go test -v` does, so that a
+// person reads: one line per package, everything a failed test said, and totals; last,
+// the end of what each failed test said once more, for who sees only the end of a log. With
+// -each it also prints the result line of every test, as `go test -v` does, so that a
 // log shows which tests ran. It exits 1 when anything failed or nothing ran.
 //
 // It imports the standard library only.
@@ -43,6 +44,24 @@ type test struct{ pkg, name string }
 // totals counts tests without their subtests.
 type totals struct {
 	packages, passed, failed, skipped int
+	// again is what a reader of the log's end is told of the failures.
+	again []string
+}
+
+// lastWords is how many lines of a failed test are repeated at the end.
+const lastWords = 40
+
+// remember keeps the end of what a failed test said, without the structured logs of the
+// programs that it ran.
+func (s *totals) remember(name string, said []string) {
+	var plain []string
+	for _, line := range strings.SplitAfter(strings.Join(said, ""), "\n") {
+		if text := strings.TrimSpace(line); text != "" && !strings.HasPrefix(text, "{") {
+			plain = append(plain, line)
+		}
+	}
+	s.again = append(s.again, "\nOf "+name+":\n")
+	s.again = append(s.again, plain[max(0, len(plain)-lastWords):]...)
 }
 
 // report reads events until the end and reports whether everything passed.
@@ -71,6 +90,7 @@ func report(in io.Reader, out io.Writer, each bool) (ok bool, err error) {
 			return false, fmt.Errorf("read the output of go test: %w", err)
 		}
 	}
+	fmt.Fprint(out, strings.Join(sum.again, ""))
 	fmt.Fprintf(out, "\n%d tests passed, %d failed, %d skipped, in %d packages\n",
 		sum.passed, sum.failed, sum.skipped, sum.packages)
 	if sum.passed == 0 {
@@ -99,6 +119,7 @@ func packageEvent(out io.Writer, e event, said map[test][]string, sum *totals) (
 		for t, output := range said {
 			if t.pkg == e.Package && t.name != "" {
 				fmt.Fprint(out, strings.Join(output, ""))
+				sum.remember(t.name, output)
 				delete(said, t)
 			}
 		}
@@ -120,6 +141,7 @@ func testEvent(out io.Writer, e event, said map[test][]string, sum *totals, each
 		switch {
 		case e.Action == "fail":
 			fmt.Fprint(out, strings.Join(said[t], ""))
+			sum.remember(e.Test, said[t])
 		case each || e.Action == "skip":
 			fmt.Fprintf(out, "--- %s: %s (%.2fs)\n", strings.ToUpper(e.Action), e.Test, e.Elapsed)
 		}

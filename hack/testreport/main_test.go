@@ -28,6 +28,10 @@ func TestB(t *testing.T) { t.Skip("because") }`,
 			source: `func TestA(t *testing.T) {}
 func TestB(t *testing.T) { t.Error("loud") }`,
 			want: []string{"loud", "--- FAIL: TestB", "FAIL\texample.test/sample", "1 tests passed, 1 failed"}},
+		{name: "failing early", each: true,
+			source: `func TestA(t *testing.T) { t.Log("of it:\n{a log}"); t.Error("loud") }
+func TestB(t *testing.T) {}`,
+			want: []string{"{a log}", "--- PASS: TestB", "sample_test.go:13: loud\n--- FAIL: TestA (0.00s)\n\n1 tests passed, 1 failed"}},
 		{name: "panicking",
 			source: `func TestA(t *testing.T) {}
 func TestB(t *testing.T) { panic("boom") }`,
