@@ -314,7 +314,7 @@ var _ = Describe("I5: a process that is deposed while it begins its term", func(
 		run(late)
 		DeferCleanup(func() {
 			late.stop()
-			Eventually(late.done).WithTimeout(20 * time.Second).Should(BeClosed())
+			Eventually(late.done).WithTimeout(patience).Should(BeClosed())
 		})
 		Eventually(late.done).Should(BeClosed())
 		Expect(late.failure).To(MatchError(ContainSubstring("no longer leads")))

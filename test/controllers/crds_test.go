@@ -2,7 +2,6 @@ package controllers_test
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -46,7 +45,7 @@ var _ = Describe("CRDs of an older release", func() {
 		Consistently(func() string { return s.installation(ctx).Status.InstallationID }).Should(BeEmpty())
 
 		restore(ctx)
-		Eventually(func() error { return h.isReady(ctx, "crds") }).WithTimeout(30 * time.Second).Should(Succeed())
+		Eventually(func() error { return h.isReady(ctx, "crds") }).Should(Succeed())
 		s.grant(ctx, writeTasks)
 		s.allowed(ctx, h)
 	})

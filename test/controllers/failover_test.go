@@ -197,7 +197,7 @@ var _ = Describe("I3 I4 I5: the leader of two replicas, as processes of their ow
 					Expect(err).NotTo(HaveOccurred())
 					leads.signal(syscall.SIGCONT)
 					close(step.door.opened)
-					Eventually(leads.ended).WithTimeout(time.Minute).Should(BeClosed(), leads.log.String)
+					Eventually(leads.ended).WithTimeout(patience).Should(BeClosed(), leads.log.String)
 					Expect(leads.cmd.ProcessState.ExitCode()).To(Equal(1), leads.log.String())
 					last, _, err := db.Head(ctx, s.workspace)
 					Expect(err).NotTo(HaveOccurred())

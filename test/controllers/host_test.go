@@ -399,7 +399,7 @@ func (h *host) kill() {
 func (h *host) wait() {
 	GinkgoHelper()
 	h.stop()
-	Eventually(h.done).WithTimeout(20 * time.Second).Should(BeClosed())
+	Eventually(h.done).WithTimeout(patience).Should(BeClosed())
 	Expect(h.store.Close()).To(Succeed())
 }
 
@@ -431,7 +431,7 @@ func startHost(h *host) {
 	run(h)
 	DeferCleanup(func() {
 		h.stop()
-		Eventually(h.done).WithTimeout(20 * time.Second).Should(BeClosed())
+		Eventually(h.done).WithTimeout(patience).Should(BeClosed())
 		Expect(h.store.Close()).To(Succeed())
 	})
 }
@@ -444,7 +444,7 @@ func beside(other *host) *host {
 	run(h)
 	DeferCleanup(func() {
 		h.stop()
-		Eventually(h.done).WithTimeout(20 * time.Second).Should(BeClosed())
+		Eventually(h.done).WithTimeout(patience).Should(BeClosed())
 	})
 	return h
 }

@@ -178,7 +178,7 @@ func (p *replica) isReady(ctx context.Context) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(response.Body.Close()).To(Succeed())
 		g.Expect(response.StatusCode).To(Equal(http.StatusOK))
-	}).WithTimeout(time.Minute).Should(Succeed(), p.log.String)
+	}).WithTimeout(patience).Should(Succeed(), p.log.String)
 }
 
 // token is what a pod of the plugin has.
@@ -287,7 +287,7 @@ var _ = Describe("I5: a leader that is stopped in the middle of its work, as a p
 				serving[1] = second
 			}
 			w := s.call(token, uint64(granted.Status.Revision), workflowVersion, stepVersion, 16, serving...)
-			Eventually(w.applied.Load).WithTimeout(time.Minute).Should(BeNumerically(">", 100))
+			Eventually(w.applied.Load).WithTimeout(patience).Should(BeNumerically(">", 100))
 
 			By("stopping it while it processes a narrowing and 16 write")
 			narrower := s.spec(ctx, writeTasks)
@@ -304,7 +304,7 @@ var _ = Describe("I5: a leader that is stopped in the middle of its work, as a p
 			}
 			second.isReady(ctx)
 
-			Eventually(second.log.String).WithTimeout(time.Minute).Should(ContainSubstring(isLeading))
+			Eventually(second.log.String).WithTimeout(patience).Should(ContainSubstring(isLeading))
 
 			By("revoking, which the other one fences")
 			revoking := narrower
@@ -326,7 +326,7 @@ var _ = Describe("I5: a leader that is stopped in the middle of its work, as a p
 			again := narrower
 			again.Reason = "Something for it to process."
 			s.apply(ctx, again)
-			Eventually(first.ended).WithTimeout(time.Minute).Should(BeClosed(), first.log.String)
+			Eventually(first.ended).WithTimeout(patience).Should(BeClosed(), first.log.String)
 			Expect(first.cmd.ProcessState.ExitCode()).To(Equal(1), first.log.String())
 			Expect(first.log.String()).To(ContainSubstring(how.ends))
 			for _, counter := range everyOther(answered, 1) {

@@ -113,7 +113,7 @@ func (w *writers) tryOn(n int64) {
 			}
 		}
 		return true
-	}).WithTimeout(time.Minute).Should(BeTrue())
+	}).WithTimeout(patience).Should(BeTrue())
 }
 
 // commits lists what a workspace's journal says in its order.

@@ -45,7 +45,7 @@ func elected(h *host) *host {
 	run(h)
 	DeferCleanup(func() {
 		h.stop()
-		Eventually(h.done).WithTimeout(20 * time.Second).Should(BeClosed())
+		Eventually(h.done).WithTimeout(patience).Should(BeClosed())
 	})
 	return h
 }

@@ -44,6 +44,10 @@ var (
 	buildHost func() (string, error)
 )
 
+// patience is how long a spec waits for what must come: the machine may be slow, and the
+// time is no part of what is tested.
+const patience = time.Minute
+
 func TestControllers(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Controllers")
@@ -51,7 +55,7 @@ func TestControllers(t *testing.T) {
 
 var _ = BeforeSuite(func() {
 	ctrl.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(15 * time.Second)
+	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	plane, err := controlplane.Start(context.Background(), controlplane.Options{
 		CRDDirs: []string{filepath.Join("..", "..", "config", "crd", "bases")}, OwnSignals: true,
