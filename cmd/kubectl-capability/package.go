@@ -1,18 +1,12 @@
 package main
 
 import (
-	"archive/tar"
 	"bufio"
 	"bytes"
-	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,16 +17,11 @@ import (
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/configschema"
-)
-
-// The bounds of a package, as plugins' own installer has them.
-const (
-	maxManifestBytes = 1 << 20
-	maxPackageBytes  = 200 << 20
+	"github.com/kandev/plugin-host/launcher/pack"
 )
 
 // readPackage returns a package's manifest: the file itself, or what a gzipped tar
-// holds as manifest.yaml, checked against its checksums.txt.
+// holds as manifest.yaml, once it is checked as the launcher will check it.
 func readPackage(name string) ([]byte, error) {
 	file, err := os.Open(name) //nolint:gosec // the user names it
 	if err != nil {
@@ -41,112 +30,17 @@ func readPackage(name string) ([]byte, error) {
 	defer func() { _ = file.Close() }() // it was only read
 	buffered := bufio.NewReader(file)
 	if magic, _ := buffered.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		text, err := io.ReadAll(io.LimitReader(buffered, maxManifestBytes+1))
-		if err == nil && len(text) > maxManifestBytes {
-			err = problem{what: fmt.Sprintf("%s is larger than %d bytes", name, maxManifestBytes)}
+		text, err := io.ReadAll(io.LimitReader(buffered, pack.MaxManifestBytes+1))
+		if err == nil && len(text) > pack.MaxManifestBytes {
+			err = problem{what: fmt.Sprintf("%s is larger than %d bytes", name, pack.MaxManifestBytes)}
 		}
 		return text, err
 	}
-	text, err := unpack(buffered)
+	text, err := pack.ReadManifest(buffered)
 	if err != nil {
 		return nil, problem{what: name + ": " + err.Error(), hint: "a package is a gzipped tar with manifest.yaml and checksums.txt at its root"}
 	}
 	return text, nil
-}
-
-// unpack reads the manifest and checks every file against the list: a package that
-// was tampered with in one place isn't trusted in another.
-func unpack(r io.Reader) ([]byte, error) {
-	zipped, err := gzip.NewReader(r)
-	if err != nil {
-		return nil, fmt.Errorf("it is no gzip: %w", err)
-	}
-	entries := tar.NewReader(io.LimitReader(zipped, maxPackageBytes))
-	sums := map[string]string{}
-	var manifest, checksums []byte
-	for {
-		header, err := entries.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("it is no tar: %w", err)
-		}
-		name, err := safeName(header)
-		if err != nil {
-			return nil, err
-		}
-		if header.Typeflag == tar.TypeDir {
-			continue
-		}
-		hash := sha256.New()
-		var kept bytes.Buffer
-		var to io.Writer = hash
-		if name == "manifest.yaml" || name == "checksums.txt" {
-			if header.Size > maxManifestBytes {
-				return nil, fmt.Errorf("%s is larger than %d bytes", name, maxManifestBytes)
-			}
-			to = io.MultiWriter(hash, &kept)
-		}
-		if _, err := io.Copy(to, entries); err != nil { //nolint:gosec // entries is bounded
-			return nil, fmt.Errorf("read %s: %w", name, err)
-		}
-		if _, twice := sums[name]; twice {
-			return nil, fmt.Errorf("it holds %s twice", name)
-		}
-		sums[name] = hex.EncodeToString(hash.Sum(nil))
-		switch name {
-		case "manifest.yaml":
-			manifest = kept.Bytes()
-		case "checksums.txt":
-			checksums = kept.Bytes()
-		}
-	}
-	switch {
-	case manifest == nil:
-		return nil, errors.New("it holds no manifest.yaml")
-	case checksums == nil:
-		return nil, errors.New("it holds no checksums.txt")
-	}
-	return manifest, compareSums(sums, string(checksums))
-}
-
-func safeName(header *tar.Header) (string, error) {
-	name := strings.TrimSuffix(strings.TrimPrefix(header.Name, "./"), "/")
-	if header.Typeflag == tar.TypeDir && name == "." || name == "" && header.Typeflag == tar.TypeDir {
-		return ".", nil
-	}
-	if header.Typeflag != tar.TypeReg && header.Typeflag != tar.TypeDir {
-		return "", fmt.Errorf("%q is neither a file nor a folder", header.Name)
-	}
-	if name == "" || path.IsAbs(name) || path.Clean(name) != name || strings.HasPrefix(name, "..") || strings.Contains(name, `\`) {
-		return "", fmt.Errorf("%q is no safe name", header.Name)
-	}
-	return name, nil
-}
-
-func compareSums(sums map[string]string, list string) error {
-	listed := map[string]bool{}
-	for line := range strings.Lines(list) {
-		line = strings.TrimSpace(line)
-		if line == "" {
-			continue
-		}
-		sum, name, ok := strings.Cut(line, "  ")
-		if !ok {
-			return fmt.Errorf("checksums.txt: %q is no checksum and name", line)
-		}
-		if sums[name] != sum {
-			return fmt.Errorf("checksums.txt: %s is missing or another file", name)
-		}
-		listed[name] = true
-	}
-	for name := range sums {
-		if !listed[name] && name != "checksums.txt" && name != "checksums.txt.sig" {
-			return fmt.Errorf("checksums.txt: %s isn't listed", name)
-		}
-	}
-	return nil
 }
 
 // elsewhere are the fields of a package that say nothing about the Host's

@@ -694,15 +694,15 @@ func TestPackageIsCheckedBeforeItIsRead(t *testing.T) {
 		files []file
 		says  string
 	}{
-		"no manifest":      {whole[1:], "no manifest.yaml"},
-		"no checksums":     {whole[:2], "no checksums.txt"},
-		"another file":     {[]file{whole[0], {"server/plugin", "y"}, sums}, "server/plugin is missing or another file"},
-		"a missing file":   {[]file{whole[0], sums}, "server/plugin is missing"},
-		"an unlisted file": {append(slices.Clone(whole), file{"extra", "z"}), "extra isn't listed"},
-		"a way out":        {append(slices.Clone(whole), file{"../evil", "z"}), "no safe name"},
-		"a rooted one":     {append(slices.Clone(whole), file{"/evil", "z"}), "no safe name"},
+		"no manifest":      {[]file{whole[1], {"checksums.txt", sum("x") + "  server/plugin\n"}}, "missing manifest.yaml"},
+		"no checksums":     {whole[:2], "missing checksums.txt"},
+		"another file":     {[]file{whole[0], {"server/plugin", "y"}, sums}, `checksum mismatch: "server/plugin"`},
+		"a missing file":   {[]file{whole[0], sums}, `"server/plugin" is listed and missing`},
+		"an unlisted file": {append(slices.Clone(whole), file{"extra", "z"}), `not listed in checksums.txt: "extra"`},
+		"a way out":        {append(slices.Clone(whole), file{"../evil", "z"}), "unsafe archive path"},
+		"a rooted one":     {append(slices.Clone(whole), file{"/evil", "z"}), "unsafe archive path"},
 		"a link":           {append(slices.Clone(whole), file{"link", "->"}), "neither a file nor a folder"},
-		"twice":            {append(slices.Clone(whole), whole[0]), "manifest.yaml twice"},
+		"twice":            {append(slices.Clone(whole), whole[0]), `"manifest.yaml" is there twice`},
 	} {
 		if _, err := readPackage(pack(c.files...)); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", name, err, c.says)

@@ -34,15 +34,19 @@ func start(args []string) int {
 		fmt.Fprintln(os.Stderr, "plugin-launcher:", err)
 		return 2
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	secrets := secretsOf(&settings)
+	log := newLog(os.Stderr, secrets.values)
 	// What go-plugin tells by the standard library's log.
 	slog.SetDefault(log)
 
 	// The second signal ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
 	defer stop()
-	if err := run(ctx, settings, log); err != nil {
+	defer context.AfterFunc(ctx, func() {
+		stop()
+		log.Info("The process was told to end; told again, it ends at once")
+	})()
+	if err := run(ctx, &settings, secrets, log); err != nil {
 		log.Error("The process ends", "error", err)
 		return 1
 	}

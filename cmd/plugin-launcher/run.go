@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,9 +26,10 @@ import (
 
 const (
 	headerTime = 10 * time.Second
-	readTime   = time.Minute
-	writeTime  = 5 * time.Minute
-	idleTime   = 2 * time.Minute
+	// readTime and writeTime are for what a handler doesn't bound itself.
+	readTime  = time.Minute
+	writeTime = web.MaxWebhookTimeout + 2*web.TransferTime
+	idleTime  = 2 * time.Minute
 	// shutdownTime is what requests under way have at the end.
 	shutdownTime = 5 * time.Second
 	// cursorName is the file of the place reached in the events. No version has such
@@ -36,51 +38,106 @@ const (
 	cursorName = ".events-cursor"
 )
 
-// run runs the plugin until ctx ends, or until something fails that only a new
-// process can mend. Deliveries and requests end before the plugin does.
-func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
-	token := hostlink.NewSecret(s.tokenFile)
-	secrets := []*hostlink.Secret{token}
-	var isPlatform func(string) bool
+// secrets are what the launcher knows and must not tell.
+type secrets struct {
+	// token is the pod's, for the Host.
+	token *hostlink.Secret
+	// platform is the platform's bearer; nil: nobody is the platform.
+	platform *hostlink.Secret
+}
+
+func secretsOf(s *settings) secrets {
+	known := secrets{token: hostlink.NewSecret(s.tokenFile)}
 	if s.platformTokenFile != "" {
-		platform := hostlink.NewSecret(s.platformTokenFile)
-		if _, err := platform.Read(); err != nil {
+		known.platform = hostlink.NewSecret(s.platformTokenFile)
+	}
+	return known
+}
+
+// values are the texts that no log may hold.
+func (s secrets) values() []string {
+	all := s.token.Values()
+	if s.platform != nil {
+		all = slices.Concat(all, s.platform.Values())
+	}
+	return all
+}
+
+// run runs the plugin until ctx ends, or until something fails that only a new
+// process can mend. It is healthy while the package is still being opened, which
+// a slow disk can make long.
+func run(ctx context.Context, s *settings, known secrets, log *slog.Logger) (err error) {
+	if known.platform != nil {
+		if _, err := known.platform.Read(); err != nil {
 			return fmt.Errorf("--platform-token-file: %w", err)
 		}
-		secrets, isPlatform = append(secrets, platform), platform.Is
 	}
-	link, err := hostlink.Dial(s.hostAddress, s.hostCAFile, token)
+	certificates, err := s.certificates()
+	if err != nil {
+		return err
+	}
+	link, err := hostlink.Dial(s.hostAddress, s.hostCAFile, known.token)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, link.Close()) }()
-	installed, err := install(s)
-	if err != nil {
-		return err
-	}
-	manifest := installed.Manifest
-	log = log.With("plugin", manifest.ID, "version", manifest.Version)
-	log.Info("The plugin is installed", "signed", installed.Signed, "folder", installed.Dir)
+	supervisor := &supervise.Supervisor{Log: log, PingInterval: supervise.PingInterval, Backoff: supervise.Backoff()}
+	group, serving := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return serve(serving, "health", s.healthListen, nil, web.Health(supervisor.Current), log)
+	})
+	group.Go(func() error {
+		installed, err := install(s)
+		if err != nil {
+			return err
+		}
+		log := log.With("plugin", installed.Manifest.ID, "version", installed.Manifest.Version)
+		log.Info("The plugin is installed", "signed", installed.Signed, "folder", installed.Dir)
+		supervisor.Log = log
+		return runPlugin(serving, s, &plugin{
+			Installed: installed, supervisor: supervisor, secrets: known, link: link, certificates: certificates, log: log,
+		})
+	})
+	return group.Wait() //nolint:wrapcheck // our own
+}
 
+// plugin is an installed plugin, and what it takes to run it.
+type plugin struct {
+	pack.Installed
+	supervisor   *supervise.Supervisor
+	secrets      secrets
+	link         *hostlink.Link
+	certificates *tls.Config
+	log          *slog.Logger
+}
+
+// runPlugin runs it until ctx ends. Deliveries and requests end before the plugin
+// does.
+func runPlugin(ctx context.Context, s *settings, p *plugin) error {
+	orphans := process.Adopt(p.log)
 	config := process.Config{
-		Program: installed.Executable, Dir: installed.Dir, Env: process.Environment(os.Environ(), installed.DataDir),
-		SocketDir: s.runDir, Host: link.Server, Log: log, Secrets: values(secrets),
+		Program: p.Executable, Dir: p.Dir, Env: process.Environment(os.Environ(), p.DataDir),
+		SocketDir: s.runDir, Host: p.link.Server, Log: p.log, Secrets: p.secrets.values, Orphans: orphans,
 	}
-	supervisor := &supervise.Supervisor{
-		Log: log, PingInterval: supervise.PingInterval, Backoff: supervise.Backoff(),
-		Start: func(ctx context.Context) (supervise.Process, error) {
-			started, err := process.Start(ctx, config)
-			if err != nil {
-				return nil, err
-			}
-			return started, nil
-		},
+	p.supervisor.Start = func(ctx context.Context) (supervise.Process, error) {
+		started, err := process.Start(ctx, config)
+		if err != nil {
+			return nil, err
+		}
+		return started, nil
 	}
-	server := &web.Server{Manifest: manifest, Plugin: supervisor.Current, IsPlatform: isPlatform, Log: log}
+	server := &web.Server{
+		Manifest: p.Manifest, Plugin: p.supervisor.Current, WebhookTimeout: s.webhookTimeout, Log: p.log,
+	}
+	if p.secrets.platform != nil {
+		server.IsPlatform = p.secrets.platform.Is
+	}
 
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go orphans.Run(running)
 	ended := make(chan error, 1)
-	go func() { ended <- supervisor.Run(running) }()
+	go func() { ended <- p.supervisor.Run(running) }()
 	group, serving := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		select {
@@ -91,24 +148,25 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 			return err
 		}
 	})
-	if len(manifest.Capabilities.Events) > 0 {
+	if len(p.Manifest.Capabilities.Events) > 0 {
 		follower := &relay.Relay{
-			Host: link.Conn(), Plugin: supervisor.Wait, Patterns: manifest.Capabilities.Events, Log: log, RetryDelays: relay.RetryDelays(),
-			CursorFile: filepath.Join(installed.StateDir, cursorName),
+			Host: p.link.Conn(), Plugin: p.supervisor.Wait, Patterns: p.Manifest.Capabilities.Events, Log: p.log,
+			RetryDelays: relay.RetryDelays(), CursorFile: filepath.Join(p.StateDir, cursorName),
 		}
 		group.Go(func() error { return follower.Run(serving) })
 	}
-	group.Go(func() error { return serve(serving, "health", s.healthListen, nil, server.Health(), log) })
 	if s.httpListen != off {
-		group.Go(func() error { return serve(serving, "plugin", s.httpListen, s.certificates(), server.Handler(), log) })
+		group.Go(func() error {
+			return serve(serving, "plugin", s.httpListen, p.certificates, server.Handler(), p.log)
+		})
 	}
-	err = group.Wait()
+	err := group.Wait()
 	stop()
 	return errors.Join(err, <-ended)
 }
 
 // install opens the package, or takes the plain files.
-func install(s settings) (pack.Installed, error) {
+func install(s *settings) (pack.Installed, error) {
 	if s.binary != "" {
 		return pack.Plain(s.pluginsDir, s.binary, s.manifestFile)
 	}
@@ -122,29 +180,23 @@ func install(s settings) (pack.Installed, error) {
 	return pack.Install(s.pluginsDir, s.packageFile, key)
 }
 
-// values returns what a plugin's output must not hold.
-func values(secrets []*hostlink.Secret) func() []string {
-	return func() []string {
-		var all []string
-		for _, secret := range secrets {
-			all = append(all, secret.Values()...)
-		}
-		return all
-	}
-}
-
-// certificates returns the settings of TLS, nil for none.
-func (s *settings) certificates() *tls.Config {
+// certificates returns the settings of TLS, nil for none. The files are read for
+// each connection, as they may be rotated, and once before, to tell what is wrong.
+func (s *settings) certificates() (*tls.Config, error) {
 	if s.httpCertFile == "" {
-		return nil
+		return nil, nil //nolint:nilnil // there is none
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	read := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(s.httpCertFile, s.httpKeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("read the serving certificate: %w", err)
 		}
 		return &pair, nil
-	}}
+	}
+	if _, err := read(nil); err != nil {
+		return nil, fmt.Errorf("--http-tls-cert-file and --http-tls-key-file: %w", err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: read}, nil
 }
 
 // serve serves until ctx ends, and lets requests under way end.

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"time"
 
+	"github.com/kandev/plugin-host/launcher/web"
 	"github.com/kandev/plugin-host/sdk"
 )
 
@@ -26,6 +28,7 @@ type settings struct {
 
 	httpListen, httpCertFile, httpKeyFile string
 	platformTokenFile                     string
+	webhookTimeout                        time.Duration
 	healthListen                          string
 }
 
@@ -46,6 +49,7 @@ func parse(args []string, env func(string) string, out io.Writer) (settings, err
 	flags.StringVar(&s.httpCertFile, "http-tls-cert-file", "", "`file` of the serving certificate, PEM; read again for each connection; empty: no TLS")
 	flags.StringVar(&s.httpKeyFile, "http-tls-key-file", "", "`file` of its private key, PEM")
 	flags.StringVar(&s.platformTokenFile, "platform-token-file", "", "`file` of the bearer by which the platform proves itself, another one for each installation; empty: nobody is the platform, and actions are refused")
+	flags.DurationVar(&s.webhookTimeout, "webhook-timeout", web.DefaultWebhookTimeout, "how long the plugin may take to answer a webhook, 1s to "+web.MaxWebhookTimeout.String()+"; who called is told 504 then")
 	flags.StringVar(&s.healthListen, "health-listen", ":8081", "`address` of /healthz and /readyz, HTTP")
 	if err := flags.Parse(args); err != nil {
 		return s, err //nolint:wrapcheck // it names the flag
@@ -67,6 +71,8 @@ func (s *settings) check() error {
 		return errors.New("--signature-key-file goes with --package: a plain file has no signature")
 	case s.hostAddress == "":
 		return errors.New("--host-address is required")
+	case s.webhookTimeout < time.Second, s.webhookTimeout > web.MaxWebhookTimeout:
+		return fmt.Errorf("--webhook-timeout is %v; it is 1s to %v", s.webhookTimeout, web.MaxWebhookTimeout)
 	case (s.httpCertFile == "") != (s.httpKeyFile == ""):
 		return errors.New("--http-tls-cert-file and --http-tls-key-file go together")
 	case s.platformTokenFile != "" && s.httpCertFile == "" && s.httpListen != off && !isLoopback(s.httpListen):

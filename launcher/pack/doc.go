@@ -10,5 +10,8 @@
 // bytes of Ed25519) is demanded as soon as a public key is given; without a key
 // it says nothing, and a package counts as unsigned.
 //
+// Who only wants to know what a package declares, before it is installed, reads
+// its manifest by the same rules, and writes nothing.
+//
 // The package imports the standard library and YAML, nothing of this module.
 package pack

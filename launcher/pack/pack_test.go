@@ -210,7 +210,7 @@ func TestInstallAgain(t *testing.T) {
 
 func TestHostilePackagesAreRefused(t *testing.T) {
 	small := packageLimits()
-	small.file, small.total, small.entries, small.stream = 4096, 6000, 10, 20_000
+	small.file, small.total, small.entries, small.stream, small.checksums = 4096, 6000, 10, 20_000, 1999
 	zeros := strings.Repeat("\x00", 3000)
 	tests := map[string]struct {
 		entries []entry
@@ -244,16 +244,30 @@ func TestHostilePackagesAreRefused(t *testing.T) {
 		"many entries": {append(files(), entry{name: "1/", kind: tar.TypeDir}, entry{name: "2/", kind: tar.TypeDir},
 			entry{name: "3/", kind: tar.TypeDir}, entry{name: "4/", kind: tar.TypeDir}, entry{name: "5/", kind: tar.TypeDir},
 			entry{name: "6/", kind: tar.TypeDir}, entry{name: "7/", kind: tar.TypeDir}, entry{name: "8/", kind: tar.TypeDir}), ErrTooLarge},
-		"a line that is none":   {append(files(), entry{name: "checksums.txt", text: "abc  manifest.yaml\n"}), ErrChecksum},
-		"a line twice":          {twice(listed(files()...)), ErrChecksum},
-		"a manifest that isn't": {listed(entry{name: "manifest.yaml", text: "id: ../x"}, files()[1]), ErrManifest},
+		"many folders in one name": {append(files(), entry{name: strings.Repeat("d/", 20) + "x", text: "x"}), ErrTooLarge},
+		"a folder over a file":     {append(listed(files()...), entry{name: "manifest.yaml", kind: tar.TypeDir}), ErrUnsafePath},
+		"a folder for a manifest":  {append([]entry{{name: "manifest.yaml", kind: tar.TypeDir}}, listed(files()[1:]...)...), ErrManifest},
+		"a long way down":          {append(files(), entry{name: strings.Repeat("d/", 2100) + "x", text: "x"}), ErrUnsafePath},
+		"a manifest too large":     {[]entry{{name: "manifest.yaml", text: strings.Repeat("#", MaxManifestBytes+1)}}, ErrManifest},
+		"checksums too large":      {append(files(), entry{name: "checksums.txt", text: strings.Repeat("\n", 2000)}), ErrTooLarge},
+		"a line that is none":      {append(files(), entry{name: "checksums.txt", text: "abc  manifest.yaml\n"}), ErrChecksum},
+		"a line twice":             {twice(listed(files()...)), ErrChecksum},
+		"a manifest that isn't":    {listed(entry{name: "manifest.yaml", text: "id: ../x"}, files()[1]), ErrManifest},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
-			_, err := install(folder, archive(t, test.entries...), nil, platform, small)
+			file := archive(t, test.entries...)
+			_, err := install(folder, file, nil, platform, small)
 			if !errors.Is(err, test.want) {
 				t.Errorf("answers %v, want %v", err, test.want)
+			}
+			// Who only reads it is told the same, but for what is wrong with a manifest
+			// itself, or for this platform.
+			text, read := readFile(t, file, small)
+			if inside := errors.Is(test.want, ErrPlatform) || name == "a manifest that isn't"; inside != (read == nil) || (read == nil) != (text != nil) ||
+				!inside && (!errors.Is(read, test.want) || read.Error() != err.Error()) {
+				t.Errorf("reading answers %v, installing %v", read, err)
 			}
 			if entries, err := os.ReadDir(folder); err != nil || len(entries) != 0 {
 				t.Errorf("%d entries were left, %v", len(entries), err)
@@ -262,6 +276,29 @@ func TestHostilePackagesAreRefused(t *testing.T) {
 	}
 	if _, err := install(t.TempDir(), archive(t, listed(files()...)...), nil, "plan9-mips", small); !errors.Is(err, ErrPlatform) {
 		t.Errorf("another platform: %v", err)
+	}
+}
+
+// readFile reads a manifest as ReadManifest does, within bounds.
+func readFile(t *testing.T, name string, bounds limits) ([]byte, error) {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	found, err := unpack(file, nil, nil, bounds)
+	return found.manifest, err
+}
+
+func TestReadManifestReadsAPackageThatIsRight(t *testing.T) {
+	file, err := os.Open(archive(t, listed(files()...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if text, err := ReadManifest(file); err != nil || string(text) != manifestText {
+		t.Errorf("reads %q, %v", text, err)
 	}
 }
 
@@ -464,6 +501,9 @@ func refusedOrRight(t *testing.T, text []byte) {
 		t.Fatal(err)
 	}
 	got, err := install(folder, file, nil, platform, fuzzLimits())
+	if _, read := readFile(t, file, fuzzLimits()); read != nil && (err == nil || read.Error() != err.Error()) {
+		t.Errorf("reading answers %v, installing %v", read, err)
+	}
 	if err != nil {
 		known := false
 		for _, kind := range []error{

@@ -25,7 +25,9 @@ const (
 // limits bound what reading a package can cost.
 type limits struct {
 	file, total int64 // bytes of one file and of all
-	entries     int
+	// entries bounds what is in the tar, and again the files and folders that it
+	// makes: one name can make very many folders.
+	entries int
 	// stream bounds the tar itself: headers cost too.
 	stream    int64
 	checksums int64
@@ -43,25 +45,41 @@ type contents struct {
 	manifest, checksums, signature []byte
 }
 
+// ReadManifest returns the manifest.yaml of a package, unparsed, once all of the
+// package is checked as an installation checks it: what is refused there is refused
+// here, by the same errors. It writes nothing.
+func ReadManifest(r io.Reader) ([]byte, error) {
+	found, err := unpack(r, nil, nil, packageLimits())
+	return found.manifest, err
+}
+
 // unpack writes a package's files below root, which should be empty, and checks
-// all of them. What it wrote before an error is the caller's to remove.
+// all of them. What it wrote before an error is the caller's to remove. Without a
+// root it only checks.
 func unpack(r io.Reader, root *os.Root, key ed25519.PublicKey, bounds limits) (contents, error) {
 	zipped, err := gzip.NewReader(bufio.NewReader(r))
 	if err != nil {
 		return contents{}, fault(ErrFormat, "%v", err)
 	}
-	u := unpacker{root: root, limits: bounds, found: contents{sums: map[string][sha256.Size]byte{}}}
+	u := unpacker{
+		root: root, limits: bounds, isFolder: map[string]bool{}, found: contents{sums: map[string][sha256.Size]byte{}},
+	}
 	if err := u.readAll(tar.NewReader(&capped{from: zipped, left: bounds.stream})); err != nil {
 		return contents{}, err
 	}
-	return u.found, u.found.verify(key)
+	if err := u.found.verify(key); err != nil {
+		return contents{}, err
+	}
+	return u.found, nil
 }
 
 type unpacker struct {
-	root   *os.Root
+	root   *os.Root // nil: nothing is written
 	limits limits
-	found  contents
-	total  int64
+	// isFolder has the names that there are; true: it is a folder.
+	isFolder map[string]bool
+	found    contents
+	total    int64
 }
 
 func (u *unpacker) readAll(entries *tar.Reader) error {
@@ -89,10 +107,7 @@ func (u *unpacker) entry(header *tar.Header, from io.Reader) error {
 		return err
 	}
 	if header.Typeflag == tar.TypeDir {
-		if err := u.root.MkdirAll(name, 0o755); err != nil {
-			return unwritable(name, err)
-		}
-		return nil
+		return u.makeFolder(name)
 	}
 	bound := u.limits.file
 	var keep *[]byte
@@ -130,14 +145,70 @@ func tooLarge(name string, bound int64) error {
 	return fault(ErrTooLarge, "%q has more than the %d bytes that are left for it", name, bound)
 }
 
-// write makes a file that must not exist, and hashes what it writes.
-func (u *unpacker) write(name string, from io.Reader, keep *[]byte) (n int64, sum [sha256.Size]byte, err error) {
-	if err := u.root.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return 0, sum, unwritable(name, err)
+// makeFolder makes a folder and those above it, unless they are there.
+func (u *unpacker) makeFolder(name string) error {
+	for above := name; above != "."; above = path.Dir(above) {
+		folder, there := u.isFolder[above]
+		if folder {
+			break // and those above it
+		}
+		if there {
+			return fault(ErrUnsafePath, "%q: %q is a file", clip(name), clip(above))
+		}
+		if err := u.count(above, true); err != nil {
+			return err
+		}
+	}
+	if u.root == nil {
+		return nil
+	}
+	if err := u.root.MkdirAll(name, 0o755); err != nil {
+		return unwritable(name, err)
+	}
+	return nil
+}
+
+// count takes a name that is new.
+func (u *unpacker) count(name string, folder bool) error {
+	if len(u.isFolder) == u.limits.entries {
+		return fault(ErrTooLarge, "more than %d files and folders", u.limits.entries)
+	}
+	u.isFolder[name] = folder
+	return nil
+}
+
+// makeFile makes a file that must not exist.
+func (u *unpacker) makeFile(name string) (io.WriteCloser, error) {
+	if err := u.makeFolder(path.Dir(name)); err != nil {
+		return nil, err
+	}
+	if _, there := u.isFolder[name]; there {
+		return nil, fault(ErrUnsafePath, "%q is there twice", clip(name))
+	}
+	if err := u.count(name, false); err != nil {
+		return nil, err
+	}
+	if u.root == nil {
+		return nowhere{io.Discard}, nil
 	}
 	file, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return 0, sum, unwritable(name, err)
+		return nil, unwritable(name, err)
+	}
+	return file, nil
+}
+
+// nowhere is where the files go of a package that is only checked.
+type nowhere struct{ io.Writer }
+
+// Close implements io.Closer.
+func (nowhere) Close() error { return nil }
+
+// write makes a file, and hashes what it writes.
+func (u *unpacker) write(name string, from io.Reader, keep *[]byte) (n int64, sum [sha256.Size]byte, err error) {
+	file, err := u.makeFile(name)
+	if err != nil {
+		return 0, sum, err
 	}
 	hash := sha256.New()
 	to := io.MultiWriter(file, hash)
@@ -165,26 +236,32 @@ func (u *unpacker) write(name string, from io.Reader, keep *[]byte) (n int64, su
 
 // unwritable tells an archive that contradicts itself from a disk that fails.
 func unwritable(name string, err error) error {
-	// A name twice, or below a file. The other errors of a name that can't be are
-	// those of its length and of escaping the root.
+	// What is left are names that this disk takes for another's, as one without
+	// upper and lower case does, and those that it can't have.
 	if errors.Is(err, os.ErrExist) || !isDiskError(err) {
-		return fault(ErrUnsafePath, "%q: %v", name, err)
+		return fault(ErrUnsafePath, "%q: %v", clip(name), err)
 	}
 	return fmt.Errorf("unpack %q: %w", name, err)
 }
 
+// No disk has longer names: of a file or folder, and with those above it. Bytes.
+const (
+	maxPartBytes = 255
+	maxNameBytes = 4096
+)
+
 // entryName returns an entry's clean name.
 func entryName(header *tar.Header) (string, error) {
 	if header.Typeflag != tar.TypeReg && header.Typeflag != tar.TypeDir {
-		return "", fault(ErrUnsafePath, "%q is neither a file nor a folder", header.Name)
+		return "", fault(ErrUnsafePath, "%q is neither a file nor a folder", clip(header.Name))
 	}
 	name := header.Name
-	if name == "" || path.IsAbs(name) || strings.ContainsAny(name, "\\\x00") {
-		return "", fault(ErrUnsafePath, "%q", header.Name)
+	if name == "" || len(name) > maxNameBytes || path.IsAbs(name) || strings.ContainsAny(name, "\\\x00") {
+		return "", fault(ErrUnsafePath, "%q", clip(name))
 	}
 	for part := range strings.SplitSeq(name, "/") {
-		if part == ".." {
-			return "", fault(ErrUnsafePath, "%q", header.Name)
+		if part == ".." || len(part) > maxPartBytes {
+			return "", fault(ErrUnsafePath, "%q", clip(name))
 		}
 	}
 	// `tar -C folder .` writes ./ before each name.

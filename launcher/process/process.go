@@ -55,6 +55,9 @@ type Config struct {
 	// hold.
 	Log     *slog.Logger
 	Secrets func() []string
+	// Orphans takes what the child leaves when it ends; nil: what has left its group
+	// outlives it.
+	Orphans *Orphans
 	// StartTimeout replaces StartTimeout.
 	StartTimeout time.Duration
 }
@@ -95,7 +98,7 @@ func Start(ctx context.Context, c Config) (*Plugin, error) {
 			grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes))},
 		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runner, error) {
 			env := slices.Concat(c.Env, spec.Env)
-			prepared, err := newChild(c.Program, c.Dir, env, p.stream("stdout"), running)
+			prepared, err := newChild(c.Program, c.Dir, env, p.stream("stdout"), running, c.Orphans)
 			if err != nil {
 				return nil, err
 			}

@@ -24,6 +24,8 @@ type child struct {
 	late io.Writer
 	// running is told once the process runs.
 	running chan<- *child
+	// orphans takes what the process leaves; nil: only its group ends with it.
+	orphans *Orphans
 
 	exited chan struct{}
 	result error // once exited is closed
@@ -35,7 +37,7 @@ const drainTime = 2 * time.Second
 var _ runner.Runner = (*child)(nil)
 
 // newChild prepares the program with the variables that go-plugin adds.
-func newChild(program, folder string, env []string, late io.Writer, running chan<- *child) (*child, error) {
+func newChild(program, folder string, env []string, late io.Writer, running chan<- *child, orphans *Orphans) (*child, error) {
 	cmd := exec.Command(program) //nolint:noctx // its life is not that of a context
 	cmd.Dir = folder
 	cmd.Env = env
@@ -48,12 +50,14 @@ func newChild(program, folder string, env []string, late io.Writer, running chan
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe for the plugin's errors: %w", err)
 	}
-	return &child{cmd: cmd, stdout: stdout, stderr: stderr, late: late, running: running, exited: make(chan struct{})}, nil
+	return &child{
+		cmd: cmd, stdout: stdout, stderr: stderr, late: late, running: running, orphans: orphans, exited: make(chan struct{}),
+	}, nil
 }
 
 // Start implements runner.Runner.
 func (c *child) Start(context.Context) error {
-	if err := c.cmd.Start(); err != nil {
+	if err := c.orphans.start(c.cmd); err != nil {
 		return fmt.Errorf("start the plugin: %w", err)
 	}
 	c.running <- c
@@ -67,6 +71,7 @@ func (c *child) watch() {
 	state, err := c.cmd.Process.Wait()
 	// What it started must not outlive it: the next process would meet it.
 	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // mostly nobody is left
+	c.orphans.end(c.cmd.Process.Pid)
 	switch {
 	case err != nil:
 		c.result = fmt.Errorf("wait for the plugin: %w", err)

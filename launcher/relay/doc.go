@@ -21,5 +21,6 @@
 // that there is.
 //
 // Time is the standard library's; the tests run it in testing/synctest. The
-// package imports contract and proto, gRPC and the standard library.
+// package imports contract, proto and launcher/pause, gRPC and the standard
+// library.
 package relay

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/launcher/pause"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
@@ -80,14 +81,14 @@ func (r *Relay) Run(ctx context.Context) error {
 // follow reads the Host's events into the queue, until ctx ends. It begins where
 // from says, and moves it along.
 func (r *Relay) follow(ctx context.Context, from *pluginv1.WatchEventsRequest, queue chan<- *pluginv1.WatchEventsResponse) {
-	pause, told := shortestPause, ""
+	wait, told := shortestPause, ""
 	for {
 		received, err := r.followOnce(ctx, from, queue)
 		if ctx.Err() != nil {
 			return
 		}
 		if received {
-			pause, told = shortestPause, ""
+			wait, told = shortestPause, ""
 		}
 		if from.GetCursor() != "" && isUnknownPlace(err) {
 			r.Log.Error("The Host doesn't keep the place that was reached; events between are lost", "error", err)
@@ -96,10 +97,10 @@ func (r *Relay) follow(ctx context.Context, from *pluginv1.WatchEventsRequest, q
 			r.Log.Warn("The stream of events ended; it is opened again", "error", err)
 			told = text
 		}
-		if !sleep(ctx, pause) {
+		if !pause.For(ctx, wait) {
 			return
 		}
-		pause = min(2*pause, longestPause)
+		wait = min(2*wait, longestPause)
 	}
 }
 
@@ -222,7 +223,7 @@ func (r *Relay) deliver(ctx context.Context, event *pluginv1.Event) bool {
 			return true
 		}
 		log.Warn("The plugin doesn't take an event", "again", r.RetryDelays[attempt].String())
-		if !sleep(ctx, r.RetryDelays[attempt]) {
+		if !pause.For(ctx, r.RetryDelays[attempt]) {
 			return false
 		}
 	}
@@ -239,16 +240,4 @@ func (r *Relay) attempt(ctx context.Context, event *pluginv1.Event) error {
 		return fmt.Errorf("deliver an event: %w", err)
 	}
 	return nil
-}
-
-// sleep says whether the time passed before ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -9,5 +9,6 @@
 // would look healthy to the cluster.
 //
 // Time is the standard library's; the tests run it in testing/synctest. The
-// package imports gRPC's interface of a connection and the standard library.
+// package imports launcher/pause, gRPC's interface of a connection and the
+// standard library.
 package supervise

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/kandev/plugin-host/launcher/pause"
 )
 
 const (
@@ -70,7 +72,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			return fmt.Errorf("%w after %d restarts: %w", ErrGivenUp, restarts, cause)
 		}
 		s.Log.Warn("The plugin is started again", "cause", cause, "restart", restarts+1, "after", s.Backoff[restarts].String())
-		if !sleep(ctx, s.Backoff[restarts]) {
+		if !pause.For(ctx, s.Backoff[restarts]) {
 			return nil
 		}
 	}
@@ -159,17 +161,5 @@ func (s *Supervisor) Wait(ctx context.Context) (grpc.ClientConnInterface, error)
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for the plugin: %w", ctx.Err())
 		}
-	}
-}
-
-// sleep says whether the time passed before ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

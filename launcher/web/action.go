@@ -8,8 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"google.golang.org/grpc"
 
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/launcher/pack"
@@ -17,12 +16,15 @@ import (
 )
 
 const (
-	// ActionTimeout bounds one action.
+	// ActionTimeout bounds how long the plugin may take to answer one action, as
+	// plugins' authors know it.
 	ActionTimeout = 15 * time.Second
 	// maxActionRequest bounds an action's request, maxActionAnswer the body of its
 	// answer. Bytes.
 	maxActionRequest = pack.MaxActionBytes + 4096
 	maxActionAnswer  = 1 << 20
+
+	textUnavailable = "plugin action unavailable"
 )
 
 // actionRequest is the request of an action.
@@ -34,7 +36,7 @@ type actionRequest struct {
 	Body         json.RawMessage `json:"body"`
 }
 
-func (s *Server) action(w http.ResponseWriter, r *http.Request) *failure {
+func (s *Server) action(w http.ResponseWriter, r *http.Request, kind places) *failure {
 	// First of all, so that a stranger learns nothing, not even what there is.
 	actor := r.Header.Get(headerActor)
 	if !s.platform(r) || actor == "" {
@@ -45,45 +47,58 @@ func (s *Server) action(w http.ResponseWriter, r *http.Request) *failure {
 	if !ok {
 		return &failure{status: http.StatusNotFound, text: "plugin action not found"}
 	}
-	request, failed := readAction(r, declared)
+	if full := kind.take(); full != nil {
+		return full
+	}
+	defer kind.leave()
+	request, failed := readAction(w, r, declared)
 	if failed != nil {
 		return failed
 	}
 	request.Context.ActorId, request.Context.HeadBranch = actor, r.Header.Get(headerBranch)
 	plugin, runs := s.Plugin()
 	if !runs {
-		return &failure{status: http.StatusServiceUnavailable, text: "plugin action unavailable"}
+		return &failure{status: http.StatusServiceUnavailable, text: textUnavailable}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), ActionTimeout)
-	defer cancel()
-	answer, err := pluginv1.NewPluginClient(plugin).HandleAction(ctx, request)
-	switch {
-	case status.Code(err) == codes.DeadlineExceeded:
-		return &failure{status: http.StatusGatewayTimeout, text: "plugin action timed out", cause: err}
-	case err != nil:
-		return &failure{status: http.StatusServiceUnavailable, text: "plugin action unavailable", cause: err}
-	case len(answer.GetBody()) > maxActionAnswer:
-		return &failure{status: http.StatusBadGateway, text: "plugin action response exceeds maximum size"}
+	got, failed := callAction(r.Context(), plugin, request)
+	if failed != nil {
+		return failed
 	}
-	code := int(answer.GetStatus())
-	if code == 0 {
-		code = http.StatusOK
-	}
-	if code < 200 || code > 599 {
-		return &failure{status: http.StatusBadGateway, text: "plugin action unavailable", cause: errors.New("its status is none")}
-	}
-	if !s.mayLogIn(false, answer.GetHeaders()) {
+	if !s.mayLogIn(false, got.headers) {
 		return &failure{status: http.StatusForbidden, text: "auth login rejected"}
 	}
-	respond(w, code, answer.GetHeaders(), answer.GetBody())
+	respond(w, got)
 	return nil
 }
 
+func callAction(ctx context.Context, plugin grpc.ClientConnInterface, request *pluginv1.PluginActionRequest) (*answer, *failure) {
+	ctx, cancel := context.WithTimeout(ctx, ActionTimeout)
+	defer cancel()
+	got, err := pluginv1.NewPluginClient(plugin).HandleAction(ctx, request, atMost(maxActionAnswer))
+	a := &answer{code: int(got.GetStatus()), headers: got.GetHeaders(), body: got.GetBody()}
+	switch {
+	case isLate(err):
+		return nil, &failure{status: http.StatusGatewayTimeout, text: "plugin action timed out", cause: err}
+	case isBeyond(err), err == nil && !a.within(maxActionAnswer):
+		return nil, &failure{status: http.StatusBadGateway, text: "plugin action response exceeds maximum size", cause: err}
+	case err != nil:
+		return nil, &failure{status: http.StatusServiceUnavailable, text: textUnavailable, cause: err}
+	case a.code == 0:
+		a.code = http.StatusOK
+	case a.code < 200 || a.code > 599:
+		return nil, &failure{status: http.StatusBadGateway, text: textUnavailable, cause: errors.New("its status is none")}
+	}
+	return a, nil
+}
+
 // readAction reads and checks a request.
-func readAction(r *http.Request, declared pack.Action) (*pluginv1.PluginActionRequest, *failure) {
-	text, err := readBody(r, maxActionRequest)
+func readAction(w http.ResponseWriter, r *http.Request, declared pack.Action) (*pluginv1.PluginActionRequest, *failure) {
+	text, err := readBody(w, r, maxActionRequest)
 	if errors.Is(err, errTooLarge) {
 		return nil, &failure{status: http.StatusRequestEntityTooLarge, text: "plugin action request exceeds maximum size"}
+	}
+	if errors.Is(err, errTooSlow) {
+		return nil, &failure{status: http.StatusRequestTimeout, text: "plugin action request did not arrive in time"}
 	}
 	invalid := func(text string) *failure { return &failure{status: http.StatusBadRequest, text: text} }
 	var given actionRequest

@@ -25,9 +25,17 @@
 //
 // Errors are {"error": "<text>"} with the shipped texts. What is different:
 // statuses 100 to 199 are no final answers over HTTP and count as invalid;
-// X-Kandev-Auth-Login is passed on to the platform alone, which makes the login;
-// requests beyond a number at once are refused with 503.
+// X-Kandev-Auth-Login is passed on to the platform alone, which makes the login.
+//
+// Whatever a caller or the plugin does, a request ends and its place is free
+// again. Each kind, the webhooks of strangers, those of the platform and
+// actions, has MaxAtOnce places; one more request is refused with 503. A body
+// that takes longer than TransferTime to come is refused with 408. A plugin that
+// doesn't answer in time, ActionTimeout or the server's WebhookTimeout, is
+// answered for with 504. An answer with more than 1 MiB of an action's body,
+// 16 MiB of a webhook's, or 64 KiB of headers is a 502; its reader has
+// TransferTime, then the connection is cut.
 //
 // The package imports the generated protocol, launcher/pack for the manifest,
-// gRPC and the standard library.
+// gRPC, a rate limiter and the standard library.
 package web

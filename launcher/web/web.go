@@ -5,10 +5,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/textproto"
 	"strings"
+	"sync/atomic"
+	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -17,10 +21,14 @@ import (
 )
 
 const (
-	// MaxAtOnce is how many requests of the platform are served at once, and how many
-	// of everybody else: strangers who send slowly don't keep the platform out. Each
-	// may hold a webhook's body and the plugin's answer in memory.
+	// MaxAtOnce is how many requests of one kind are served at once: webhooks that
+	// strangers call, webhooks that the platform calls, and actions. None keeps the
+	// others out, whatever the plugin does with it. Each may hold a body and the
+	// plugin's answer in memory.
 	MaxAtOnce = 16
+	// TransferTime bounds how long a request's body may take to come, and again how
+	// long its answer may take to go: who is slow keeps a place no longer.
+	TransferTime = 30 * time.Second
 
 	headerLogin  = "X-Kandev-Auth-Login"
 	headerActor  = "X-Kandev-Actor-Id"
@@ -28,6 +36,13 @@ const (
 
 	textNotActive       = "plugin is not active"
 	textUnauthenticated = "authentication required"
+
+	// maxHeaderBytes bounds the headers of an answer, names and values.
+	maxHeaderBytes = 64 << 10
+	// failuresPerSecond and failuresAtOnce bound how many failures are logged: who
+	// calls, and strangers may, decides how many there are.
+	failuresPerSecond = 10
+	failuresAtOnce    = 100
 )
 
 // Server serves one plugin. Fields are set before Handler.
@@ -37,30 +52,38 @@ type Server struct {
 	Plugin func() (grpc.ClientConnInterface, bool)
 	// IsPlatform says whether a bearer is the platform's; nil: nobody is.
 	IsPlatform func(bearer string) bool
-	Log        *slog.Logger
+	// WebhookTimeout bounds how long the plugin may take to answer one webhook.
+	WebhookTimeout time.Duration
+	Log            *slog.Logger
 
-	// platforms has a place for each request of the platform, strangers for the others'.
-	platforms, strangers chan struct{}
+	// failures bounds what is logged; untold is how many were not.
+	failures *rate.Limiter
+	untold   atomic.Int64
 }
 
 // Handler returns the handler of webhooks and actions.
 func (s *Server) Handler() http.Handler {
-	s.platforms, s.strangers = make(chan struct{}, MaxAtOnce), make(chan struct{}, MaxAtOnce)
+	s.failures = rate.NewLimiter(failuresPerSecond, failuresAtOnce)
+	strangers, platforms, actions := newPlaces(), newPlaces(), newPlaces()
 	mux := http.NewServeMux()
 	for _, method := range []string{http.MethodPost, http.MethodGet} {
-		mux.Handle(method+" /webhooks/{key}", s.bounded(s.webhook))
+		mux.Handle(method+" /webhooks/{key}", s.answering(func(w http.ResponseWriter, r *http.Request) *failure {
+			return s.webhook(w, r, strangers, platforms)
+		}))
 	}
-	mux.Handle("POST /actions/{key}", s.bounded(s.action))
+	mux.Handle("POST /actions/{key}", s.answering(func(w http.ResponseWriter, r *http.Request) *failure {
+		return s.action(w, r, actions)
+	}))
 	return mux
 }
 
 // Health returns the handler of /healthz, which answers as long as the launcher
-// does, and /readyz, which answers 200 while a plugin runs.
-func (s *Server) Health() http.Handler {
+// does, and /readyz, which answers 200 while a plugin runs, as Server.Plugin says.
+func Health(plugin func() (grpc.ClientConnInterface, bool)) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if _, runs := s.Plugin(); !runs {
+		if _, runs := plugin(); !runs {
 			http.Error(w, textNotActive, http.StatusServiceUnavailable)
 			return
 		}
@@ -75,34 +98,59 @@ type failure struct {
 	text   string
 	// cause is for the log; nil: there is nothing more to know.
 	cause error
+	// again says that the same may go well soon.
+	again bool
 }
 
-// bounded serves a bounded number of requests at once.
-func (s *Server) bounded(serve func(http.ResponseWriter, *http.Request) *failure) http.Handler {
+// places are those of the requests of one kind that are served at once.
+type places chan struct{}
+
+func newPlaces() places { return make(places, MaxAtOnce) }
+
+// take takes a place; leave gives it back.
+func (p places) take() *failure {
+	select {
+	case p <- struct{}{}:
+		return nil
+	default:
+		return &failure{status: http.StatusServiceUnavailable, text: "too many requests at once", again: true}
+	}
+}
+
+func (p places) leave() { <-p }
+
+// answering tells the caller of a failure.
+func (s *Server) answering(serve func(http.ResponseWriter, *http.Request) *failure) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		slots := s.strangers
-		if s.platform(r) {
-			slots = s.platforms
-		}
-		var failed *failure
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-			failed = serve(w, r)
-		default:
-			w.Header().Set("Retry-After", "1")
-			failed = &failure{status: http.StatusServiceUnavailable, text: "too many requests at once"}
-		}
+		failed := serve(w, r)
 		if failed == nil {
 			return
 		}
-		if failed.cause != nil {
-			s.Log.Warn("A request failed", "path", r.URL.Path, "status", failed.status, "text", failed.text, "error", failed.cause)
+		if r.Context().Err() == nil { // that a caller has gone is no failure of the plugin
+			s.tell(r, failed)
+		}
+		if failed.again {
+			w.Header().Set("Retry-After", "1")
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(failed.status)
 		_ = json.NewEncoder(w).Encode(map[string]string{"error": failed.text}) // the caller is gone
 	})
+}
+
+// tell logs a failure that has a cause.
+func (s *Server) tell(r *http.Request, failed *failure) {
+	if failed.cause == nil {
+		return
+	}
+	if !s.failures.Allow() {
+		s.untold.Add(1)
+		return
+	}
+	if n := s.untold.Swap(0); n > 0 {
+		s.Log.Warn("Too many requests failed; not all were logged", "requests", n)
+	}
+	s.Log.Warn("A request failed", "path", r.URL.Path, "status", failed.status, "text", failed.text, "error", failed.cause)
 }
 
 // platform says whether the platform calls.
@@ -111,24 +159,68 @@ func (s *Server) platform(r *http.Request) bool {
 	return ok && strings.EqualFold(scheme, "Bearer") && bearer != "" && s.IsPlatform != nil && s.IsPlatform(bearer)
 }
 
-// readBody reads at most bound bytes; more is an errTooLarge.
-func readBody(r *http.Request, bound int64) ([]byte, error) {
+// readBody reads at most bound bytes in TransferTime. It fails with errTooLarge,
+// errTooSlow or what the connection says.
+func readBody(w http.ResponseWriter, r *http.Request, bound int64) ([]byte, error) {
 	if r.ContentLength > bound {
 		return nil, errTooLarge
 	}
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(TransferTime)) // what is no connection isn't slow
 	body, err := io.ReadAll(io.LimitReader(r.Body, bound+1))
-	if err == nil && int64(len(body)) > bound {
-		err = errTooLarge
+	var network net.Error
+	switch {
+	case errors.As(err, &network) && network.Timeout():
+		return nil, errTooSlow
+	case err != nil:
+		return nil, err //nolint:wrapcheck // nobody reads it
+	case int64(len(body)) > bound:
+		return nil, errTooLarge
 	}
-	return body, err
+	// While the plugin works on it, the server reads on to notice that the caller
+	// goes; a deadline would be taken for that.
+	_ = connection.SetReadDeadline(time.Time{})
+	return body, nil
 }
 
-var errTooLarge = errors.New("the body is too large")
+var (
+	errTooLarge = errors.New("the body is too large")
+	errTooSlow  = errors.New("the body is too slow")
+)
+
+// answer is what the plugin answers.
+type answer struct {
+	code    int
+	headers map[string]string
+	body    []byte
+}
+
+// within says whether an answer is in its bounds.
+func (a *answer) within(bound int) bool {
+	headers := 0
+	for name, value := range a.headers {
+		headers += len(name) + len(value)
+	}
+	return len(a.body) <= bound && headers <= maxHeaderBytes
+}
+
+// atMost bounds what is read of an answer, headers and all.
+func atMost(bound int) grpc.CallOption {
+	const framing = 64 << 10 // of up to thousands of headers
+	return grpc.MaxCallRecvMsgSize(bound + maxHeaderBytes + framing)
+}
+
+// isBeyond says whether a call failed because the answer was beyond atMost. A
+// plugin can say ResourceExhausted too, for reasons of its own.
+func isBeyond(err error) bool {
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(status.Convert(err).Message(), "received message larger than max")
+}
 
 // respond writes the plugin's answer. Set-Cookie and what is about the
 // connection alone are dropped.
-func respond(w http.ResponseWriter, code int, headers map[string]string, body []byte) {
-	for name, value := range headers {
+func respond(w http.ResponseWriter, a *answer) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(TransferTime)) // as in readBody
+	for name, value := range a.headers {
 		switch textproto.CanonicalMIMEHeaderKey(name) {
 		case "Set-Cookie", "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer",
 			"Transfer-Encoding", "Upgrade", "Content-Length", "Date":
@@ -137,9 +229,12 @@ func respond(w http.ResponseWriter, code int, headers map[string]string, body []
 		}
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(code)
-	_, _ = w.Write(body) // the caller is gone, or the status has no body
+	w.WriteHeader(a.code)
+	_, _ = w.Write(a.body) //nolint:gosec // it is the plugin's page; the caller may be gone, or the status have no body
 }
+
+// isLate says whether a call failed because the plugin didn't answer in time.
+func isLate(err error) bool { return status.Code(err) == codes.DeadlineExceeded }
 
 // isGone says whether a call failed because no plugin was there to take it.
 func isGone(err error) bool { return status.Code(err) == codes.Unavailable }

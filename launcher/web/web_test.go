@@ -1,6 +1,8 @@
 package web_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,7 +103,7 @@ func newWorld(t *testing.T, auth bool) *world {
 		server.Stop()
 	})
 	w.server = &web.Server{
-		Manifest: parsed, Log: slog.New(slog.DiscardHandler),
+		Manifest: parsed, Log: slog.New(slog.DiscardHandler), WebhookTimeout: web.DefaultWebhookTimeout,
 		Plugin:     func() (grpc.ClientConnInterface, bool) { return conn, w.runs },
 		IsPlatform: func(bearer string) bool { return bearer == "platform" },
 	}
@@ -187,6 +190,11 @@ func TestWebhookErrors(t *testing.T) {
 		"not running":    {call: call{method: "GET", path: "/webhooks/open"}, stopped: true, status: 503, text: "plugin is not active"},
 		"gone meanwhile": {call: call{method: "GET", path: "/webhooks/open"}, err: status.Error(codes.Unavailable, "x"), status: 503, text: "plugin is not active"},
 		"failing":        {call: call{method: "GET", path: "/webhooks/open"}, err: errors.New("secret detail"), status: 502, text: "plugin webhook failed"},
+		"exhausted":      {call: call{method: "GET", path: "/webhooks/open"}, err: status.Error(codes.ResourceExhausted, "x"), status: 502, text: "plugin webhook failed"},
+		"a long answer":  {call: call{method: "GET", path: "/webhooks/open"}, answer: &pluginv1.WebhookResponse{Status: 200, Body: make([]byte, 16<<20+1)}, status: 502, text: "plugin webhook response exceeds maximum size"},
+		"far too long":   {call: call{method: "GET", path: "/webhooks/open"}, answer: &pluginv1.WebhookResponse{Status: 200, Body: make([]byte, 20<<20)}, status: 502, text: "plugin webhook response exceeds maximum size"},
+		"long headers": {call: call{method: "GET", path: "/webhooks/open"}, answer: &pluginv1.WebhookResponse{Status: 200, Headers: map[string]string{"X-Long": strings.Repeat("x", 64<<10)}},
+			status: 502, text: "plugin webhook response exceeds maximum size"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -274,27 +282,29 @@ func TestActionErrors(t *testing.T) {
 		status     int
 		text       string
 	}{
-		"a stranger":             {path: "sync", body: good, status: 401, text: "authentication required"},
-		"a stranger, unknown":    {path: "other", body: good, status: 401, text: "authentication required"},
-		"nobody acts":            {path: "sync", body: good, headers: platform()[:2], status: 401, text: "authentication required"},
-		"a wrong bearer":         {path: "sync", body: good, headers: []string{"Authorization", "Bearer other", "X-Kandev-Actor-Id", "ann"}, status: 401, text: "authentication required"},
-		"unknown":                {path: "other", body: good, headers: platform(), status: 404, text: "plugin action not found"},
-		"no JSON":                {path: "sync", body: "{", headers: platform(), status: 400, text: "invalid plugin action payload"},
-		"no workspace":           {path: "sync", body: "{}", headers: platform(), status: 400, text: "workspace action requires only workspaceId"},
-		"more than a workspace":  {path: "sync", body: `{"workspaceId":"w","taskId":"t"}`, headers: platform(), status: 400, text: "workspace action requires only workspaceId"},
-		"no task":                {path: "look", body: good, headers: platform(), status: 400, text: "task action requires taskId"},
-		"a task of no workspace": {path: "look", body: `{"taskId":"t"}`, headers: platform(), status: 400, text: "invalid plugin action payload"},
-		"no repository":          {path: "push", body: good, headers: platform(), status: 400, text: "invalid plugin action payload"},
-		"an ID that is none":     {path: "sync", body: `{"workspaceId":" w"}`, headers: platform(), status: 400, text: "invalid plugin action payload"},
-		"a body too large":       {path: "sync", body: `{"workspaceId":"w","body":"12345678901234567890"}`, headers: platform(), status: 413, text: "plugin action body exceeds declared maximum size"},
-		"a request too large":    {path: "look", body: strings.Repeat(" ", 1<<20+4097), headers: platform(), status: 413, text: "plugin action request exceeds maximum size"},
-		"an answer too large":    {path: "sync", body: good, headers: platform(), answer: &pluginv1.PluginActionResponse{Body: make([]byte, 1<<20+1)}, status: 502, text: "plugin action response exceeds maximum size"},
-		"a status that is none":  {path: "sync", body: good, headers: platform(), answer: &pluginv1.PluginActionResponse{Status: 99}, status: 502, text: "plugin action unavailable"},
-		"a login":                {path: "sync", body: good, headers: platform(), answer: &pluginv1.PluginActionResponse{Headers: map[string]string{"X-Kandev-Auth-Login": "{}"}}, status: 403, text: "auth login rejected"},
-		"not running":            {path: "sync", body: good, headers: platform(), stopped: true, status: 503, text: "plugin action unavailable"},
-		"failing":                {path: "sync", body: good, headers: platform(), err: errors.New("secret detail"), status: 503, text: "plugin action unavailable"},
-		"not implemented":        {path: "sync", body: good, headers: platform(), err: status.Error(codes.Unimplemented, "x"), status: 503, text: "plugin action unavailable"},
-		"created":                {path: "sync", body: good, headers: platform(), answer: &pluginv1.PluginActionResponse{Status: 201, Body: []byte("made")}, status: 201, text: "made"},
+		"a stranger":              {path: "sync", body: good, status: 401, text: "authentication required"},
+		"a stranger, unknown":     {path: "other", body: good, status: 401, text: "authentication required"},
+		"nobody acts":             {path: "sync", body: good, headers: platform()[:2], status: 401, text: "authentication required"},
+		"a wrong bearer":          {path: "sync", body: good, headers: []string{"Authorization", "Bearer other", "X-Kandev-Actor-Id", "ann"}, status: 401, text: "authentication required"},
+		"unknown":                 {path: "other", body: good, headers: platform(), status: 404, text: "plugin action not found"},
+		"no JSON":                 {path: "sync", body: "{", headers: platform(), status: 400, text: "invalid plugin action payload"},
+		"no workspace":            {path: "sync", body: "{}", headers: platform(), status: 400, text: "workspace action requires only workspaceId"},
+		"more than a workspace":   {path: "sync", body: `{"workspaceId":"w","taskId":"t"}`, headers: platform(), status: 400, text: "workspace action requires only workspaceId"},
+		"no task":                 {path: "look", body: good, headers: platform(), status: 400, text: "task action requires taskId"},
+		"a task of no workspace":  {path: "look", body: `{"taskId":"t"}`, headers: platform(), status: 400, text: "invalid plugin action payload"},
+		"no repository":           {path: "push", body: good, headers: platform(), status: 400, text: "invalid plugin action payload"},
+		"an ID that is none":      {path: "sync", body: `{"workspaceId":" w"}`, headers: platform(), status: 400, text: "invalid plugin action payload"},
+		"a body too large":        {path: "sync", body: `{"workspaceId":"w","body":"12345678901234567890"}`, headers: platform(), status: 413, text: "plugin action body exceeds declared maximum size"},
+		"a request too large":     {path: "look", body: strings.Repeat(" ", 1<<20+4097), headers: platform(), status: 413, text: "plugin action request exceeds maximum size"},
+		"an answer too large":     {path: "sync", body: good, headers: platform(), answer: &pluginv1.PluginActionResponse{Body: make([]byte, 1<<20+1)}, status: 502, text: "plugin action response exceeds maximum size"},
+		"an answer far too large": {path: "sync", body: good, headers: platform(), answer: &pluginv1.PluginActionResponse{Body: make([]byte, 20<<20)}, status: 502, text: "plugin action response exceeds maximum size"},
+		"long headers":            {path: "sync", body: good, headers: platform(), answer: &pluginv1.PluginActionResponse{Headers: map[string]string{"X-Long": strings.Repeat("x", 64<<10)}}, status: 502, text: "plugin action response exceeds maximum size"},
+		"a status that is none":   {path: "sync", body: good, headers: platform(), answer: &pluginv1.PluginActionResponse{Status: 99}, status: 502, text: "plugin action unavailable"},
+		"a login":                 {path: "sync", body: good, headers: platform(), answer: &pluginv1.PluginActionResponse{Headers: map[string]string{"X-Kandev-Auth-Login": "{}"}}, status: 403, text: "auth login rejected"},
+		"not running":             {path: "sync", body: good, headers: platform(), stopped: true, status: 503, text: "plugin action unavailable"},
+		"failing":                 {path: "sync", body: good, headers: platform(), err: errors.New("secret detail"), status: 503, text: "plugin action unavailable"},
+		"not implemented":         {path: "sync", body: good, headers: platform(), err: status.Error(codes.Unimplemented, "x"), status: 503, text: "plugin action unavailable"},
+		"created":                 {path: "sync", body: good, headers: platform(), answer: &pluginv1.PluginActionResponse{Status: 201, Body: []byte("made")}, status: 201, text: "made"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -331,41 +341,219 @@ func TestAnActionHasFifteenSeconds(t *testing.T) {
 	})
 }
 
-func TestRequestsAtOnceAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, false)
-		release := make(chan struct{})
-		w.webhook = func(*pluginv1.WebhookRequest) (*pluginv1.WebhookResponse, error) {
-			<-release
-			return &pluginv1.WebhookResponse{Status: 204}, nil
-		}
-		var all sync.WaitGroup
-		for range web.MaxAtOnce {
-			all.Go(func() {
-				if answer, text := w.do(t, call{method: "POST", path: "/webhooks/open"}); answer.StatusCode != http.StatusNoContent {
-					t.Errorf("answers %d %q", answer.StatusCode, text)
+// kinds are the kinds of requests that have places of their own, by a request of
+// each.
+var kinds = map[string]call{
+	"webhooks of strangers":    {method: "POST", path: "/webhooks/open"},
+	"webhooks of the platform": {"POST", "/webhooks/closed", "", platform()},
+	"actions":                  {"POST", "/actions/sync", `{"workspaceId":"w"}`, platform()},
+}
+
+// A plugin that never answers, and doesn't notice that nobody waits any more: each
+// caller is told in the end, has a place for no longer, and keeps nobody out who has
+// a place of another kind.
+func TestAPluginThatNeverAnswersIsAnsweredFor(t *testing.T) {
+	for name, hanging := range kinds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, false)
+				var hangs atomic.Bool
+				hangs.Store(true)
+				release := make(chan struct{})
+				defer close(release)
+				hang := func() {
+					if hangs.Load() {
+						<-release
+					}
+				}
+				w.webhook = func(*pluginv1.WebhookRequest) (*pluginv1.WebhookResponse, error) {
+					hang()
+					return &pluginv1.WebhookResponse{Status: 200}, nil
+				}
+				w.action = func(context.Context, *pluginv1.PluginActionRequest) (*pluginv1.PluginActionResponse, error) {
+					hang()
+					return &pluginv1.PluginActionResponse{}, nil
+				}
+				bound, text := web.DefaultWebhookTimeout, "plugin webhook timed out"
+				if name == "actions" {
+					bound, text = web.ActionTimeout, "plugin action timed out"
+				}
+				begin := time.Now()
+				var all sync.WaitGroup
+				for range web.MaxAtOnce {
+					all.Go(func() {
+						answer, got := w.do(t, hanging)
+						if answer.StatusCode != http.StatusGatewayTimeout || got != text || time.Since(begin) != bound {
+							t.Errorf("answers %d %q after %v", answer.StatusCode, got, time.Since(begin))
+						}
+					})
+				}
+				synctest.Wait()
+				hangs.Store(false)
+				answer, got := w.do(t, hanging)
+				if answer.StatusCode != http.StatusServiceUnavailable || got != "too many requests at once" || answer.Header.Get("Retry-After") == "" {
+					t.Errorf("one more is answered %d %q", answer.StatusCode, got)
+				}
+				for other, c := range kinds {
+					if answer, got := w.do(t, c); other != name && answer.StatusCode != http.StatusOK {
+						t.Errorf("they keep %s out: %d %q", other, answer.StatusCode, got)
+					}
+				}
+				all.Wait()
+				if answer, got := w.do(t, hanging); answer.StatusCode != http.StatusOK {
+					t.Errorf("afterwards answers %d %q", answer.StatusCode, got)
 				}
 			})
+		})
+	}
+}
+
+// serve serves the handler over connections in memory, as the launcher serves it.
+func (w *world) serve(t *testing.T) (dial func() net.Conn) {
+	t.Helper()
+	listener := bufconn.Listen(4096)
+	server := &http.Server{Handler: w.http, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 5 * time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return func() net.Conn {
+		conn, err := listener.DialContext(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+}
+
+// say sends a request, or a part of one.
+func say(t *testing.T, conn net.Conn, lines ...string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, strings.Join(lines, "\r\n")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hear(t *testing.T, conn net.Conn) (code int, text string) {
+	t.Helper()
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, strings.TrimSpace(string(body))
+}
+
+func TestABodyThatDoesntComeIsNotWaitedFor(t *testing.T) {
+	for path, text := range map[string]string{
+		"/webhooks/closed": "webhook body did not arrive in time", "/actions/sync": "plugin action request did not arrive in time",
+	} {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, false)
+				dial := w.serve(t)
+				begin := time.Now()
+				var slow []net.Conn
+				for range web.MaxAtOnce {
+					conn := dial()
+					say(t, conn, "POST "+path+" HTTP/1.1", "Host: x", "Authorization: Bearer platform", "X-Kandev-Actor-Id: ann",
+						"Content-Length: 100", "", "a part of it")
+					slow = append(slow, conn)
+				}
+				synctest.Wait()
+				c := call{"POST", path, `{"workspaceId":"w"}`, platform()}
+				if answer, _ := w.do(t, c); answer.StatusCode != http.StatusServiceUnavailable {
+					t.Errorf("one more is answered %d", answer.StatusCode)
+				}
+				for _, conn := range slow {
+					if code, got := hear(t, conn); code != http.StatusRequestTimeout || got != `{"error":"`+text+`"}` || time.Since(begin) != web.TransferTime {
+						t.Errorf("answers %d %q after %v", code, got, time.Since(begin))
+					}
+				}
+				if answer, _ := w.do(t, c); answer.StatusCode != http.StatusOK {
+					t.Errorf("afterwards answers %d", answer.StatusCode)
+				}
+			})
+		})
+	}
+}
+
+func TestAnAnswerThatIsNotReadIsNotWrittenForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false)
+		w.webhook = func(r *pluginv1.WebhookRequest) (*pluginv1.WebhookResponse, error) {
+			body := make([]byte, 1<<20)
+			if r.GetQuery() == "short" {
+				body = nil
+			}
+			return &pluginv1.WebhookResponse{Status: 200, Body: body}, nil
+		}
+		dial := w.serve(t)
+		for range web.MaxAtOnce {
+			say(t, dial(), "GET /webhooks/open HTTP/1.1", "Host: x", "", "")
 		}
 		synctest.Wait()
-		answer, _ := w.do(t, call{method: "POST", path: "/webhooks/open"})
-		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+		short := call{method: "GET", path: "/webhooks/open?short"}
+		if answer, _ := w.do(t, short); answer.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("one more is answered %d", answer.StatusCode)
 		}
-		if answer, text := w.do(t, call{"POST", "/actions/sync", `{"workspaceId":"w"}`, platform()}); answer.StatusCode != http.StatusOK {
-			t.Errorf("strangers keep the platform out: %d %q", answer.StatusCode, text)
-		}
-		close(release)
-		all.Wait()
-		if answer, _ := w.do(t, call{method: "POST", path: "/webhooks/open"}); answer.StatusCode != http.StatusNoContent {
+		time.Sleep(web.TransferTime) //nolint:forbidigo // the bubble's time
+		synctest.Wait()
+		if answer, _ := w.do(t, short); answer.StatusCode != http.StatusOK {
 			t.Errorf("afterwards answers %d", answer.StatusCode)
+		}
+	})
+}
+
+// The server's bound of reading a request isn't one of the plugin's work.
+func TestAWebhookMayTakeAllOfItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false)
+		w.server.WebhookTimeout = web.MaxWebhookTimeout
+		w.webhook = func(*pluginv1.WebhookRequest) (*pluginv1.WebhookResponse, error) {
+			time.Sleep(web.MaxWebhookTimeout - time.Second) //nolint:forbidigo // the bubble's time
+			return &pluginv1.WebhookResponse{Status: 200, Body: []byte("late")}, nil
+		}
+		conn := w.serve(t)()
+		say(t, conn, "POST /webhooks/open HTTP/1.1", "Host: x", "Content-Length: 2", "", "hi")
+		if code, text := hear(t, conn); code != http.StatusOK || text != "late" {
+			t.Errorf("answers %d %q", code, text)
+		}
+	})
+}
+
+// Strangers decide how often a webhook fails, and not how much is logged.
+func TestFailuresAreLoggedAtABoundedRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false)
+		var log bytes.Buffer
+		w.server.Log = slog.New(slog.NewTextHandler(&log, nil))
+		w.webhook = func(*pluginv1.WebhookRequest) (*pluginv1.WebhookResponse, error) { return nil, errors.New("broken") }
+		fail := func(n int) {
+			for range n {
+				if answer, _ := w.do(t, call{method: "GET", path: "/webhooks/open"}); answer.StatusCode != http.StatusBadGateway {
+					t.Fatalf("answers %d", answer.StatusCode)
+				}
+			}
+		}
+		fail(250)
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's time
+		fail(1)
+		if n := strings.Count(log.String(), "A request failed"); n != 101 {
+			t.Errorf("%d failures were logged", n)
+		}
+		if !strings.Contains(log.String(), "requests=150") {
+			t.Errorf("it isn't told how many were not logged: %.300s", log.String())
 		}
 	})
 }
 
 func TestHealth(t *testing.T) {
 	w := newWorld(t, false)
-	w.http = w.server.Health()
+	w.http = web.Health(w.server.Plugin)
 	for _, runs := range []bool{true, false} {
 		w.runs = runs
 		alive, _ := w.do(t, call{method: "GET", path: "/healthz"})

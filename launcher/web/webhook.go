@@ -1,51 +1,90 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/kandev/plugin-host/launcher/pack"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
-func (s *Server) webhook(w http.ResponseWriter, r *http.Request) *failure {
+const (
+	// DefaultWebhookTimeout is for who sets none: senders of webhooks mostly wait no
+	// longer. A plugin that needs more answers and goes on.
+	DefaultWebhookTimeout = 30 * time.Second
+	// MaxWebhookTimeout leaves a server's answer time to be written.
+	MaxWebhookTimeout = 4 * time.Minute
+	// maxWebhookAnswer bounds the body of an answer. Bytes.
+	maxWebhookAnswer = pack.MaxWebhookBytes
+)
+
+func (s *Server) webhook(w http.ResponseWriter, r *http.Request, strangers, platforms places) *failure {
 	key := r.PathValue("key")
 	declared, ok := s.Manifest.Webhook(key)
 	if !ok {
 		return &failure{status: http.StatusNotFound, text: fmt.Sprintf("plugin %q has no webhook %q", s.Manifest.ID, key)}
 	}
-	platform := s.platform(r)
+	platform, kind := s.platform(r), strangers
+	if platform {
+		kind = platforms
+	}
 	if declared.Access != pack.AccessPublic && !platform {
 		return &failure{status: http.StatusUnauthorized, text: textUnauthenticated}
 	}
+	if full := kind.take(); full != nil {
+		return full
+	}
+	defer kind.leave()
 	plugin, runs := s.Plugin()
 	if !runs {
 		return &failure{status: http.StatusServiceUnavailable, text: textNotActive}
 	}
-	body, err := readBody(r, declared.MaxBodyBytes)
+	body, err := readBody(w, r, declared.MaxBodyBytes)
 	switch {
 	case errors.Is(err, errTooLarge):
 		return &failure{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("webhook body exceeds max size of %d bytes", declared.MaxBodyBytes)}
+	case errors.Is(err, errTooSlow):
+		return &failure{status: http.StatusRequestTimeout, text: "webhook body did not arrive in time"}
 	case err != nil:
 		return &failure{status: http.StatusBadRequest, text: "webhook body can't be read"}
 	}
-	answer, err := pluginv1.NewPluginClient(plugin).HandleWebhook(r.Context(), &pluginv1.WebhookRequest{
-		WebhookKey: key, Method: r.Method, Query: r.URL.RawQuery, Headers: headersIn(r.Header), Body: body,
-	})
-	switch {
-	case err != nil && isGone(err):
-		return &failure{status: http.StatusServiceUnavailable, text: textNotActive, cause: err}
-	case err != nil:
-		return &failure{status: http.StatusBadGateway, text: "plugin webhook failed", cause: err}
-	case answer.GetStatus() < 200 || answer.GetStatus() > 599:
-		return &failure{status: http.StatusBadGateway, text: fmt.Sprintf("plugin returned invalid webhook status %d", answer.GetStatus())}
-	case !s.mayLogIn(platform, answer.GetHeaders()):
+	got, failed := s.callWebhook(plugin, r, key, body)
+	if failed != nil {
+		return failed
+	}
+	if !s.mayLogIn(platform, got.headers) {
 		return &failure{status: http.StatusForbidden, text: "auth login rejected"}
 	}
-	respond(w, int(answer.GetStatus()), answer.GetHeaders(), answer.GetBody())
+	respond(w, got)
 	return nil
+}
+
+func (s *Server) callWebhook(plugin grpc.ClientConnInterface, r *http.Request, key string, body []byte) (*answer, *failure) {
+	ctx, cancel := context.WithTimeout(r.Context(), s.WebhookTimeout)
+	defer cancel()
+	got, err := pluginv1.NewPluginClient(plugin).HandleWebhook(ctx, &pluginv1.WebhookRequest{
+		WebhookKey: key, Method: r.Method, Query: r.URL.RawQuery, Headers: headersIn(r.Header), Body: body,
+	}, atMost(maxWebhookAnswer))
+	a := &answer{code: int(got.GetStatus()), headers: got.GetHeaders(), body: got.GetBody()}
+	switch {
+	case isLate(err):
+		return nil, &failure{status: http.StatusGatewayTimeout, text: "plugin webhook timed out", cause: err}
+	case isGone(err):
+		return nil, &failure{status: http.StatusServiceUnavailable, text: textNotActive, cause: err}
+	case isBeyond(err), err == nil && !a.within(maxWebhookAnswer):
+		return nil, &failure{status: http.StatusBadGateway, text: "plugin webhook response exceeds maximum size", cause: err}
+	case err != nil:
+		return nil, &failure{status: http.StatusBadGateway, text: "plugin webhook failed", cause: err}
+	case a.code < 200 || a.code > 599:
+		return nil, &failure{status: http.StatusBadGateway, text: fmt.Sprintf("plugin returned invalid webhook status %d", a.code)}
+	}
+	return a, nil
 }
 
 // headersIn joins values. Authorization and Cookie are for those before the

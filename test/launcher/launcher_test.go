@@ -411,6 +411,114 @@ func TestACrashedPluginIsStartedAgain(t *testing.T) {
 	}
 }
 
+// A plugin that never answers keeps nobody waiting and nobody out.
+func TestAWebhookThatHangsIsAnsweredFor(t *testing.T) {
+	h := newHost(t)
+	l := launch(t, h, t.TempDir(), "--package="+packageOf(t, "1.0.0"), "--webhook-timeout=1s")
+	for range 2 {
+		if code, text := l.hook(t, "do=hang", ""); code != http.StatusGatewayTimeout || text != `{"error":"plugin webhook timed out"}`+"\n" {
+			t.Errorf("answers %d %q", code, text)
+		}
+	}
+	about(t, l)
+}
+
+// What left the plugin's group belongs to the launcher: it is asked how it ended, and
+// it doesn't outlive the plugin.
+func TestWhatAPluginLeavesIsTheLaunchers(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux gives orphans away")
+	}
+	h := newHost(t)
+	l := launch(t, h, t.TempDir(), "--package="+packageOf(t, "1.0.0"))
+	plugin := about(t, l).PID
+	leave := func() (pid int) {
+		code, text := l.hook(t, "do=leave", "")
+		var left struct {
+			PID int `json:"pid"`
+		}
+		if err := json.Unmarshal([]byte(text), &left); err != nil || left.PID < 2 {
+			t.Fatalf("%d %q", code, text)
+		}
+		return left.PID
+	}
+	// A zombie can be sent a signal; who can't was asked how it ended.
+	reaped := func(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+	ends := leave()
+	if err := syscall.Kill(ends, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what ends while the plugin runs is no zombie", func() bool { return reaped(ends) })
+	if about(t, l).PID != plugin {
+		t.Fatal("the plugin was started again meanwhile")
+	}
+	stays := leave()
+	l.hook(t, "do=crash", "")
+	eventually(t, "what the plugin left ends with it", func() bool { return reaped(stays) })
+	eventually(t, "the plugin answers again", func() bool {
+		code, _ := l.hook(t, "do=about", "")
+		return code == http.StatusOK
+	})
+	stays = leave()
+	if code := l.end(t); code != 0 {
+		t.Errorf("ends with status %d", code)
+	}
+	if !reaped(stays) {
+		t.Error("what the plugin left outlives the launcher")
+	}
+}
+
+// Told to end again, it doesn't wait for a plugin that stands still.
+func TestTheSecondSignalEndsItAtOnce(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux ends a child with its parent")
+	}
+	h := newHost(t)
+	l := launch(t, h, t.TempDir(), "--package="+packageOf(t, "1.0.0"))
+	plugin := about(t, l).PID
+	if err := syscall.Kill(plugin, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	l.until(t, "The process was told to end; told again, it ends at once", "", nil)
+	l.end(t)
+	if status, ok := l.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v", l.cmd.ProcessState)
+	}
+	eventually(t, "the plugin has ended", func() bool { return gone(plugin) })
+}
+
+// Opening a package takes as long as the disk does; who kills the launcher for that
+// begins it again.
+func TestItIsAliveWhileThePackageIsOpened(t *testing.T) {
+	h := newHost(t)
+	slow := filepath.Join(t.TempDir(), "package")
+	if err := syscall.Mkfifo(slow, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := begin(t, h, nil, "--plugins-dir="+t.TempDir(), "--package="+slow)
+	health := "http://" + l.until(t, "It serves", "server", "health")["address"].(string)
+	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable} {
+		answer, err := http.Get(health + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s answers %d", path, answer.StatusCode)
+		}
+	}
+	text, err := os.ReadFile(packageOf(t, "1.0.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, slow, text)
+	l.until(t, "The plugin runs", "", nil)
+}
+
 // A launcher that is killed has no time to end its plugin. One that went on would
 // call the Host beside the next one's, and hold its data.
 func TestAPluginEndsWithALauncherThatIsKilled(t *testing.T) {
@@ -456,6 +564,44 @@ func TestOutputIsCutAndHoldsNoSecret(t *testing.T) {
 	}
 }
 
+// A plugin that writes without an end isn't stopped by it, and fills no log.
+func TestAFloodOfOutputIsBounded(t *testing.T) {
+	h := newHost(t)
+	l := launch(t, h, t.TempDir(), "--package="+packageOf(t, "1.0.0"))
+	begin := time.Now()
+	if code, text := l.hook(t, "do=flood", ""); code != http.StatusNoContent {
+		t.Fatalf("flooding answers %d %q", code, text)
+	}
+	last := filepath.Join(t.TempDir(), "last")
+	writeFile(t, last, []byte("the last"))
+	eventually(t, "it is heard after the flood", func() bool {
+		l.hook(t, "do=print&file="+last, "")
+		return strings.Contains(l.log(), "to stdout: the last")
+	})
+	// 500 lines at once and 100 in each second.
+	if n, most := strings.Count(l.log(), `"line":"flood`), 500+100*int(time.Since(begin)/time.Second+1); n == 0 || n > most {
+		t.Errorf("%d lines of the flood were logged, want at most %d", n, most)
+	}
+	l.until(t, "The plugin writes too much; lines were dropped", "", nil)
+}
+
+// What the plugin says in its errors is its output too.
+func TestErrorsOfThePluginAreCutAndHoldNoSecret(t *testing.T) {
+	h := newHost(t)
+	l := launch(t, h, t.TempDir(), "--package="+packageOf(t, "1.0.0"))
+	if code, text := l.hook(t, "do=fail&file="+h.tokenFile, ""); code != http.StatusBadGateway || text != `{"error":"plugin webhook failed"}`+"\n" {
+		t.Fatalf("failing answers %d %q", code, text)
+	}
+	failed, _ := l.until(t, "A request failed", "text", "plugin webhook failed")["error"].(string)
+	if !strings.Contains(failed, "it is [redacted]") || len(failed) > 9<<10 {
+		t.Errorf("the log has an error of %d bytes: %.300s", len(failed), failed)
+	}
+	l.end(t)
+	if strings.Contains(l.log(), podToken) {
+		t.Error("the log holds the pod's token")
+	}
+}
+
 func TestWhatCantRunEndsWithAReason(t *testing.T) {
 	h, folder := newHost(t), t.TempDir()
 	broken := filepath.Join(folder, "broken")
@@ -468,6 +614,7 @@ func TestWhatCantRunEndsWithAReason(t *testing.T) {
 		"no plugin":   {nil, 2, "one of --package and --binary is required"},
 		"no package":  {[]string{"--package=" + broken}, 1, "pkgtar: not a gzipped tar"},
 		"no manifest": {[]string{"--binary=" + pluginBinary}, 2, "--manifest goes with --binary"},
+		"no TLS":      {[]string{"--package=" + broken, "--http-tls-cert-file=" + broken, "--http-tls-key-file=" + broken}, 1, "--http-tls-cert-file and --http-tls-key-file: read the serving certificate"},
 		"in clear":    {[]string{"--package=" + broken, "--http-listen=:0"}, 2, "a bearer isn't sent in clear"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -82,11 +82,13 @@ func TestWhatIsNoPluginDoesntStart(t *testing.T) {
 		return name
 	}
 	for name, program := range map[string]string{
-		"ends at once":     script("exit 1"),
-		"says nonsense":    script("echo nonsense; sleep 600"),
-		"another version":  script("echo '1|2|unix|/tmp/x|grpc|'; sleep 600"),
-		"another protocol": script("echo '1|1|unix|/tmp/x|netrpc|'; sleep 600"),
-		"isn't there":      "/nowhere/at/all",
+		"ends at once":           script("exit 1"),
+		"says nonsense":          script("echo nonsense; sleep 600"),
+		"another version":        script("echo '1|2|unix|/tmp/x|grpc|'; sleep 600"),
+		"another protocol":       script("echo '1|1|unix|/tmp/x|netrpc|'; sleep 600"),
+		"isn't there":            "/nowhere/at/all",
+		"says nonsense for ever": script("exec yes nonsense"),
+		"a line without an end":  script("yes nonsense | tr -d '\\n'"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if p, err := process.Start(t.Context(), config(t, program)); err == nil {
@@ -99,6 +101,11 @@ func TestWhatIsNoPluginDoesntStart(t *testing.T) {
 	silent.StartTimeout = 100 * time.Millisecond
 	if _, err := process.Start(t.Context(), silent); err == nil {
 		t.Error("what says nothing was started")
+	}
+	loud := config(t, script("exec yes nonsense >&2"))
+	loud.StartTimeout = 500 * time.Millisecond
+	if _, err := process.Start(t.Context(), loud); err == nil {
+		t.Error("what only complains was started")
 	}
 	silent.StartTimeout = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

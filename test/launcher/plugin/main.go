@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -142,6 +143,9 @@ func (s *sample) HandleWebhook(ctx context.Context, r *pluginv1.WebhookRequest) 
 		fmt.Fprintln(os.Stderr, "to stderr:", strings.TrimSpace(string(text)))
 		fmt.Println("long:", strings.Repeat("x", 20_000))
 		return &pluginv1.WebhookResponse{Status: 204}, nil
+	case "fail":
+		text, _ := os.ReadFile(query.Get("file"))
+		return nil, fmt.Errorf("it is %s %s", strings.TrimSpace(string(text)), strings.Repeat("long ", 10_000))
 	case "state":
 		return s.state(ctx, query.Get("key"))
 	case "value":
@@ -152,6 +156,10 @@ func (s *sample) HandleWebhook(ctx context.Context, r *pluginv1.WebhookRequest) 
 		return s.secret(ctx)
 	case "tasks":
 		return s.tasks(ctx)
+	case "flood":
+		return flood()
+	case "leave":
+		return leave(ctx)
 	case "child":
 		// It holds what the plugin writes to open, and outlives it if it can.
 		child := exec.Command("sleep", "600")
@@ -162,6 +170,37 @@ func (s *sample) HandleWebhook(ctx context.Context, r *pluginv1.WebhookRequest) 
 		return answer(map[string]any{"pid": child.Process.Pid})
 	}
 	return &pluginv1.WebhookResponse{}, nil
+}
+
+// flood writes more than anybody reads, by lines and without an end of a line.
+func flood() (*pluginv1.WebhookResponse, error) {
+	line := strings.Repeat("flood ", 100) + "\n"
+	for range 10_000 {
+		if _, err := os.Stdout.WriteString(line); err != nil {
+			return nil, err
+		}
+		if _, err := os.Stderr.WriteString(line); err != nil {
+			return nil, err
+		}
+	}
+	_, err := os.Stderr.WriteString(strings.Repeat("x", 4<<20))
+	return &pluginv1.WebhookResponse{Status: 204}, err
+}
+
+// leave starts a process outside of the plugin's group whose parent has ended, as a
+// daemon's has.
+func leave(ctx context.Context) (*pluginv1.WebhookResponse, error) {
+	parent := exec.CommandContext(ctx, "sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!")
+	parent.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	text, err := parent.Output()
+	if err != nil {
+		return nil, err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, err
+	}
+	return answer(map[string]any{"pid": pid})
 }
 
 // state counts up one value of the Host's state.
@@ -258,6 +297,8 @@ func misbehave(how string) {
 	switch how {
 	case "crash":
 		os.Exit(3)
+	case "hang":
+		select {} // whoever waits, and for how long
 	case "freeze":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		select {} // the other threads stop a moment later
