@@ -20,7 +20,6 @@ type passReconciler struct {
 	leader *leader
 	view   *view.View
 	store  Store
-	storm  *storm
 	now    func() time.Time
 	// settled is told the ID of an installation one of whose rows has moved.
 	settled func(installationID string)
@@ -35,9 +34,6 @@ type passReconciler struct {
 func (r *passReconciler) Reconcile(ctx context.Context, key authority.Key) (reconcile.Result, error) {
 	term, err := r.leader.wait(ctx)
 	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if err := r.storm.wait(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
 	if err := r.leader.current(ctx); errors.Is(err, fence.ErrDeposed) {

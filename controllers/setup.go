@@ -155,9 +155,9 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	installations := newRequests[reconcile.Request]()
 
 	approvals := newWatch(o.View, o.Store, objects, bound, log.WithName("watch"))
-	holds := &storm{}
+	holds := newStorm()
 	approvals.narrowed = func(key authority.Key) {
-		holds.held()
+		holds.held(key.WorkspaceID)
 		passes.hurry(key)
 	}
 	views := &feed{
@@ -207,19 +207,19 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		WithOptions(controller.TypedOptions[authority.Key]{
 			MaxConcurrentReconciles: passWorkers, ReconciliationTimeout: passTimeout, EnableWarmup: new(true),
 		}).
-		Complete(observedPasses{observer: o.Observer, TypedReconciler: &passReconciler{
+		Complete(calmPasses{storm: holds, TypedReconciler: observedPasses{observer: o.Observer, TypedReconciler: &passReconciler{
 			pass: &fence.Pass{
 				Intent: objects, History: observedHistory{approvals, o.Observer, o.Now}, Events: history,
 				Ledger: distrusting{o.Store, admitted}, Status: status, Now: o.Now, Random: o.Random,
 			},
 			told:   notes.revision,
-			leader: lead, view: o.View, store: o.Store, storm: holds, now: o.Now, revisions: map[authority.Key]uint64{},
+			leader: lead, view: o.View, store: o.Store, now: o.Now, revisions: map[authority.Key]uint64{},
 			settled: func(installationID string) {
 				if name, ok := o.View.InstallationName(installationID); ok {
 					installations.later(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, summaries.wait(name, o.Now()))
 				}
 			},
-		}}); err != nil {
+		}}}); err != nil {
 		return fmt.Errorf("add the controller of passes: %w", err)
 	}
 	if err := builder.TypedControllerManagedBy[string](mgr).Named("uninstall").
