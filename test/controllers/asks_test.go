@@ -261,10 +261,11 @@ var _ = Describe("user-asks", func() {
 		narrower.SupersedesAct, narrower.ApprovedBy, narrower.ChangedBy = s.approval(ctx).Spec.SupersedesAct, grace, ada
 		s.apply(ctx, narrower)
 		s.settled(ctx, func(g Gomega, o *approval) { g.Expect(o.Status.Revision).To(BeEquivalentTo(3)) })
-		until := metav1.NewTime(time.Now().Add(3 * time.Second).UTC().Truncate(time.Second))
 		expiring := s.wider(ctx, readTasks, writeTasks)
-		expiring.ExpiresAt = &until
+		expiring.ExpiresAt = h.inAnHour()
 		s.apply(ctx, expiring)
+		s.settled(ctx, active)
+		h.expire()
 		s.settled(ctx, func(g Gomega, o *approval) { g.Expect(o.Status.State).To(Equal(v1alpha1.StateExpired)) })
 		refusedAgain := s.spec(ctx, readTasks, writeTasks, readInbox)
 		refusedAgain.SupersedesAct = expiring.SupersedesAct
@@ -323,10 +324,11 @@ var _ = Describe("user-asks", func() {
 		}
 		expire := func() {
 			GinkgoHelper()
-			until := metav1.NewTime(time.Now().Add(2 * time.Second).UTC().Truncate(time.Second))
 			spec := s.wider(ctx, readTasks)
-			spec.ExpiresAt = &until
+			spec.ExpiresAt = h.inAnHour()
 			s.apply(ctx, spec)
+			s.settled(ctx, active)
+			h.expire()
 			s.settled(ctx, state(v1alpha1.StateExpired))
 		}
 		suspend := func(suspended bool) {

@@ -6,7 +6,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
@@ -148,10 +147,10 @@ var _ = Describe("a human act", func() {
 		h := start(newDatabase(ctx, onSQLite))
 		s := newScene(ctx, readTasks, writeTasks)
 		spec := s.spec(ctx, writeTasks)
-		until := metav1.NewTime(time.Now().Add(3 * time.Second).UTC().Truncate(time.Second))
-		spec.ExpiresAt = &until
+		spec.ExpiresAt = h.inAnHour()
 		s.apply(ctx, spec)
-		s.settled(ctx, func(g Gomega, o *approval) { g.Expect(o.Status.State).To(Equal(v1alpha1.StateActive)) })
+		s.settled(ctx, active)
+		h.expire()
 		s.settled(ctx, func(g Gomega, o *approval) {
 			g.Expect(o.Status.State).To(Equal(v1alpha1.StateExpired))
 			g.Expect(why(o.Status.Conditions, v1alpha1.ConditionReady)).To(Equal(v1alpha1.ReasonExpired))

@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -352,6 +353,15 @@ func (b blindfold) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (h *host) now() time.Time { return time.Now().Add(time.Duration(h.skew.Load())) }
+
+// inAnHour is an end that a grant reaches by expire, and not before, however slow the
+// machine is.
+func (h *host) inAnHour() *metav1.Time {
+	return &metav1.Time{Time: h.now().Add(time.Hour).UTC().Truncate(time.Second)}
+}
+
+// expire moves this process's clock past what inAnHour has said.
+func (h *host) expire() { h.skew.Add(int64(time.Hour)) }
 
 // at is called before and after each effect. After its death a process has no
 // effect any more, whatever its goroutines still try.

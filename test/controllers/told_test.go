@@ -52,10 +52,11 @@ var _ = Describe("a transition is told as a Kubernetes event", func() {
 		s.settled(ctx, gated(v1alpha1.GateSuspended))
 		s.editInstallation(ctx, func(o *installation) { o.Spec.Suspend = false })
 		s.settled(ctx, open)
-		until := metav1.NewTime(time.Now().Add(3 * time.Second).UTC().Truncate(time.Second))
 		expiring := s.wider(ctx, readTasks)
-		expiring.ExpiresAt = &until
+		expiring.ExpiresAt = h.inAnHour()
 		s.apply(ctx, expiring)
+		s.settled(ctx, active)
+		h.expire()
 		s.settled(ctx, func(g Gomega, o *approval) { g.Expect(o.Status.State).To(Equal(v1alpha1.StateExpired)) })
 		again := s.wider(ctx, readTasks)
 		s.apply(ctx, again)
