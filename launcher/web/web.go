@@ -165,8 +165,8 @@ func readBody(w http.ResponseWriter, r *http.Request, bound int64) ([]byte, erro
 	if r.ContentLength > bound {
 		return nil, errTooLarge
 	}
-	connection := http.NewResponseController(w)
-	_ = connection.SetReadDeadline(time.Now().Add(TransferTime)) // what is no connection isn't slow
+	// The server lifts it when the body has come. What is no connection isn't slow.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(TransferTime))
 	body, err := io.ReadAll(io.LimitReader(r.Body, bound+1))
 	var network net.Error
 	switch {
@@ -177,9 +177,6 @@ func readBody(w http.ResponseWriter, r *http.Request, bound int64) ([]byte, erro
 	case int64(len(body)) > bound:
 		return nil, errTooLarge
 	}
-	// While the plugin works on it, the server reads on to notice that the caller
-	// goes; a deadline would be taken for that.
-	_ = connection.SetReadDeadline(time.Time{})
 	return body, nil
 }
 
