@@ -142,6 +142,10 @@ type options struct {
 	panics bool
 	// server changes the server's own settings.
 	server func(*rpc.Config)
+	// engine is the database; nil is SQLite in a new file. traced sees what is asked
+	// of it.
+	engine store.Engine
+	traced *traced
 }
 
 func newWorld(t *testing.T, change ...func(*options)) *world {
@@ -160,8 +164,16 @@ func newWorld(t *testing.T, change ...func(*options)) *world {
 			t.Errorf("a call panicked: %s", text)
 		}
 	})
-	engine, err := sqlite.Open(filepath.Join(t.TempDir(), "host.db"))
-	w.must(err)
+	var err error
+	engine := o.engine
+	if engine == nil {
+		engine, err = sqlite.Open(filepath.Join(t.TempDir(), "host.db"))
+		w.must(err)
+	}
+	if o.traced != nil {
+		o.traced.Engine = engine
+		engine = o.traced
+	}
 	w.store, err = store.Open(t.Context(), engine, store.Options{
 		Now: w.clock.Now, Log: log, Fatal: func(err error) { panic(err) },
 	})

@@ -23,8 +23,11 @@ const (
 		a.updated_at, a.audit_id, a.event_hash, a.unproven, a.approved_via, a.confirmed_by, a.installation_id, a.workspace_id,
 		s.store_epoch, a.seen_asked, a.seen_until, a.seen_asked_of`
 
+	// selectDecisionBefore passes over a row that no revision was ever in force of:
+	// before the lock, its workspace takes no other time than one that isn't there
+	// (I14).
 	selectDecisionBefore = `SELECT s.store_epoch, ` + decisionColumns + `
-		FROM authority a CROSS JOIN store s WHERE a.installation_id = $1 AND a.workspace_id = $2`
+		FROM authority a CROSS JOIN store s WHERE a.installation_id = $1 AND a.workspace_id = $2 AND a.revision > 0`
 	selectRecords = `SELECT ` + decisionColumns + `, ` + recordColumns + `
 		FROM authority a CROSS JOIN store s `
 	whereKey     = `WHERE a.installation_id = $1 AND a.workspace_id = $2`
