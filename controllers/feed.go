@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,9 +27,22 @@ type feed struct {
 	uninstalls *requests[string]
 	builtIn    authority.Policy
 
+	// grants knows which grants of compatibility count.
+	grants *proof
+
 	complete []completion
 	// policies are the human policies, by name; one handler calls after the other.
 	policies map[string]v1alpha1.HumanPolicy
+
+	mu sync.Mutex
+	// granting are the installations with grants of compatibility, by name.
+	granting map[string]granting
+}
+
+// granting is an installation as the watch has shown it, with its grants.
+type granting struct {
+	view.Installation
+	grants []authority.LegacyGrant
 }
 
 // completion tells when a handler has been given a watch's initial state.
@@ -86,6 +100,12 @@ func (f *feed) installation(object client.Object, deleted bool) {
 		return
 	}
 	if deleted || o.DeletionTimestamp != nil {
+		f.mu.Lock()
+		if f.granting[o.Name].UID == string(o.UID) {
+			delete(f.granting, o.Name)
+		}
+		f.mu.Unlock()
+		f.grants.forget(string(o.UID))
 		f.view.RemoveInstallation(o.Name, string(o.UID))
 		if o.Status.InstallationID != "" {
 			f.uninstalls.add(o.Status.InstallationID)
@@ -101,7 +121,57 @@ func (f *feed) installation(object client.Object, deleted bool) {
 	if err == nil {
 		seen.Legacy = kinds.LegacyOf(o)
 	}
-	f.view.SetInstallation(seen)
+	grants := kinds.GrantsOf(o)
+	f.grants.observe(string(o.UID), o.Generation, grants)
+	if err != nil {
+		grants = nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.granting, o.Name)
+	if len(grants) > 0 {
+		f.granting[o.Name] = granting{seen, grants}
+	}
+	f.show(granting{seen, grants})
+}
+
+// show puts an installation into the view, with those of its grants that count. f.mu
+// is held.
+func (f *feed) show(of granting) {
+	of.Legacy = of.Legacy.Granting(of.grants, func(g authority.LegacyGrant) bool {
+		return f.grants.stands(g, of.Generation) == authority.GrantChecked
+	})
+	f.view.SetInstallation(of.Installation)
+}
+
+// regrant has the view show what of the grants counts by now.
+func (f *feed) regrant() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, of := range f.granting {
+		f.show(of)
+	}
+}
+
+// granted lists the installations with grants of compatibility.
+func (f *feed) granted() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Keys(f.granting))
+}
+
+// unsettled tells whether any grant waits for the leader to look at it.
+func (f *feed) unsettled() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, of := range f.granting {
+		for _, g := range of.grants {
+			if f.grants.stands(g, of.Generation) == authority.GrantUnknown {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (f *feed) namespace(object client.Object, deleted bool) {

@@ -19,7 +19,7 @@ func TestI6_V1IsFreshOnceAReadAndTheWatchAgree(t *testing.T) {
 	w.installation.Generation = 1
 	w.installation.Spec.Manifest.Legacy = &v1alpha1.LegacyManifest{APIRead: []v1alpha1.LegacyReadResource{"tasks"}}
 	r := w.rounds(1)
-	fed := &feed{view: r.view, log: logr.Discard(), uninstalls: newRequests[string]()}
+	fed := &feed{view: r.view, log: logr.Discard(), uninstalls: newRequests[string](), grants: &proof{}}
 	r.view.MarkComplete(view.SourceInstallations | view.SourceNamespaces)
 	fed.installation(w.installation.DeepCopy(), false)
 

@@ -18,6 +18,9 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/fence"
 )
 
+// grantRetry is how long the leader waits for its watch to deliver what it has read.
+const grantRetry = 20 * time.Millisecond
+
 // maxWorkspaces is the schema's bound of status.workspaces.
 const maxWorkspaces = 1000
 
@@ -65,6 +68,13 @@ func (r *installationReconciler) Reconcile(ctx context.Context, request reconcil
 			return reconcile.Result{RequeueAfter: proofRetry / 4}, nil
 		}
 	}
+	granted, err := r.proof.review(ctx, object)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if granted.again {
+		return reconcile.Result{RequeueAfter: grantRetry}, nil
+	}
 	lost, err := r.register(ctx, object)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -103,6 +113,9 @@ func (r *installationReconciler) Reconcile(ctx context.Context, request reconcil
 	status.Conditions = []metav1.Condition{
 		acceptance, installationReady(acceptance, found.Suspended),
 		upgradeReview(unreviewed(approvals, found.ManifestDigest), found.ManifestDigest),
+	}
+	if object.Spec.Compatibility != nil {
+		status.Conditions = append(status.Conditions, grantReview(granted.notVerified))
 	}
 	if c := r.workload(object); c != nil {
 		status.Conditions = append(status.Conditions, *c)

@@ -75,6 +75,8 @@ type proof struct {
 	observed func(proven bool)
 	// resume is to have computed again what waited for the proof.
 	resume func(context.Context) error
+	// granted is told when grants of compatibility have come to stand otherwise.
+	granted func()
 
 	// wake asks for an attempt at once.
 	wake chan struct{}
@@ -82,6 +84,11 @@ type proof struct {
 	changes atomic.Uint64
 	// silent counts the attempts in a row without an answer.
 	silent int
+
+	// recording is held by who changes what the store keeps of the proof.
+	recording sync.Mutex
+	// loading is held by who reads it.
+	loading sync.Mutex
 
 	mu sync.Mutex
 	// arrived: they were in force once. losses counts the attempts before that.
@@ -92,6 +99,8 @@ type proof struct {
 	known chan struct{}
 	// told is the state that turned was told last.
 	told proofState
+	// grants decides which grants of compatibility count.
+	grants authority.LegacyHistory
 }
 
 // standing is what the last attempt has found.
@@ -123,6 +132,7 @@ func newProof(live client.Reader, writer client.Client, store Store, l *leader, 
 	return &proof{
 		live: live, writer: writer, store: store, leader: l, namespace: namespace, settle: settle, log: log,
 		wake:     make(chan struct{}, 1),
+		granted:  func() {},
 		standing: standing{distrusted: map[string]int64{}}, known: make(chan struct{}),
 	}
 }
@@ -246,11 +256,11 @@ func (p *proof) hold(ctx context.Context, pins string, noticed uint64) error {
 	if err != nil {
 		return fmt.Errorf("read the term in force: %w", err)
 	}
-	recorded, distrusted, err := p.store.Proof(ctx)
+	recorded, distrusted, err := p.load(ctx)
 	if err != nil {
-		return fmt.Errorf("read the proof of the admission policies: %w", err)
+		return err
 	}
-	if recorded != proven(term, pins) {
+	if recorded.of != proven(term, pins) {
 		if leading, ok := p.leads(); !ok || leading != term {
 			// The leader records it; until then nothing is held here.
 			return errNotRecorded
@@ -258,7 +268,7 @@ func (p *proof) hold(ctx context.Context, pins string, noticed uint64) error {
 		if err := p.settled(ctx, pins); err != nil {
 			return err
 		}
-		if distrusted, err = p.record(ctx, term, recorded, pins); err != nil {
+		if distrusted, err = p.record(ctx, term, pins); err != nil {
 			return err
 		}
 	}
@@ -291,9 +301,15 @@ func (p *proof) settled(ctx context.Context, pins string) error {
 // record makes a proof durable, with what came before it and nobody had checked:
 // each version that is not processed yet, or, where the store has no proof of
 // this epoch at all, each version that there is.
-func (p *proof) record(ctx context.Context, term fence.Term, recorded, pins string) (map[string]int64, error) {
+func (p *proof) record(ctx context.Context, term fence.Term, pins string) (map[string]int64, error) {
+	p.recording.Lock()
+	defer p.recording.Unlock()
+	recorded, _, err := p.load(ctx)
+	if err != nil {
+		return nil, err
+	}
 	seen := map[string]int64{}
-	if strings.HasPrefix(recorded, proven(term, "")) {
+	if strings.HasPrefix(recorded.of, proven(term, "")) {
 		rows, err := p.store.Rows(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("list the rows: %w", err)
@@ -321,17 +337,19 @@ func (p *proof) record(ctx context.Context, term fence.Term, recorded, pins stri
 			break
 		}
 	}
-	if err := p.store.Prove(ctx, term, proven(term, pins), unchecked); err != nil {
+	approvals := len(unchecked)
+	if err := p.recordGrants(ctx, &recorded, unchecked); err != nil {
+		return nil, err
+	}
+	recorded.of = proven(term, pins)
+	if err := p.store.Prove(ctx, term, recorded.text(), unchecked); err != nil {
 		return nil, fmt.Errorf("record the proof of the admission policies: %w", err)
 	}
 	if len(unchecked) > 0 {
-		p.log.Info("The admission policies are in force; nobody has checked what came before", "approvals", len(unchecked))
+		p.log.Info("The admission policies are in force; nobody has checked what came before", "approvals", approvals, "compatibility", len(unchecked)-approvals)
 	}
-	_, distrusted, err := p.store.Proof(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the proof of the admission policies: %w", err)
-	}
-	return distrusted, nil
+	_, distrusted, err := p.load(ctx)
+	return distrusted, err
 }
 
 // lose takes over that a policy is not in force.
@@ -365,15 +383,18 @@ func (p *proof) leads() (fence.Term, bool) {
 
 // lapse makes durable that there was a time without the policies.
 func (p *proof) lapse(ctx context.Context, term fence.Term) error {
-	recorded, _, err := p.store.Proof(ctx)
+	p.recording.Lock()
+	defer p.recording.Unlock()
+	recorded, _, err := p.load(ctx)
 	if err != nil {
-		return fmt.Errorf("read the proof of the admission policies: %w", err)
+		return err
 	}
-	if !strings.HasPrefix(recorded, proven(term, "")) || recorded == lapsed(term) {
+	if !strings.HasPrefix(recorded.of, proven(term, "")) || recorded.of == lapsed(term) {
 		// Without a proof of this epoch the next one asks more already.
 		return nil
 	}
-	if err := p.store.Prove(ctx, term, lapsed(term), nil); err != nil {
+	recorded.of = lapsed(term)
+	if err := p.store.Prove(ctx, term, recorded.text(), nil); err != nil {
 		return fmt.Errorf("record the lapse of the admission policies: %w", err)
 	}
 	return nil

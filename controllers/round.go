@@ -37,6 +37,8 @@ type rounds struct {
 	marks     *marks
 	leader    *leader
 	passes    *requests[authority.Key]
+	// settle looks for what the leader has settled of the grants of compatibility.
+	settle func(context.Context) error
 	// uninstalls are the IDs of installations that may be gone.
 	uninstalls *requests[string]
 	// every is the time between two rounds, life what a lease lasts from the
@@ -137,6 +139,9 @@ func (r *rounds) turn(ctx context.Context) error {
 		r.complete = true
 	}
 	if err := r.bindings.load(ctx); err != nil {
+		return err
+	}
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	if err := r.refresh(ctx); err != nil {

@@ -162,7 +162,7 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	views := &feed{
 		view: o.View, bindings: bound, log: log.WithName("view"), uninstalls: uninstalls,
-		builtIn: o.Policy, policies: map[string]v1alpha1.HumanPolicy{},
+		builtIn: o.Policy, policies: map[string]v1alpha1.HumanPolicy{}, granting: map[string]granting{},
 	}
 	if err := views.register(ctx, mgr.GetCache(), approvals); err != nil {
 		return err
@@ -172,17 +172,30 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	notes := newRecorder(history, writer, o.View, o.Now, log.WithName("recorder"))
 	status.told = notes.status
 	admitted := newProof(together, writer, o.Store, lead, o.Namespace, o.ProofSettle, log.WithName("proof"))
+	views.grants, admitted.granted = admitted, views.regrant
 	if err := admitted.register(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	admitted.writtenAnew, approvals.believed = approvals.writtenAnew, admitted.believed
 	admitted.turned, admitted.observed = notes.proof, o.Observer.Proven
-	admitted.resume = func(ctx context.Context) error { return resume(ctx, mgr.GetClient(), passes.add) }
+	admitted.resume = func(ctx context.Context) error {
+		for _, name := range views.granted() {
+			installations.add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+		}
+		return resume(ctx, mgr.GetClient(), passes.add)
+	}
 	objects.proof, status.doubt = admitted, admitted.doubt
 	fresh := &rounds{
 		store: o.Store, live: live, cluster: objects, bindings: bound, policies: policy, history: approvals, delivered: approvals.delivered, view: o.View,
 		marks: stores, leader: lead, passes: passes, uninstalls: uninstalls, observer: o.Observer,
 		every: o.RoundEvery, life: o.LeaseLife, now: o.Now, log: log.WithName("rounds"),
+	}
+	fresh.settle = func(ctx context.Context) error {
+		if !views.unsettled() {
+			return nil
+		}
+		_, _, err := admitted.load(ctx)
+		return err
 	}
 	lead.all = fresh.all
 	for _, runnable := range []manager.Runnable{

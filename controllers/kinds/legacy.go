@@ -1,16 +1,20 @@
 package kinds
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 )
 
-// LegacyOf translates what an installation object declares and is granted for v1
-// calls. A grant counts that names the very ID in status, and no declaration is
-// granted that the manifest doesn't make.
+// LegacyOf translates what an installation object declares and asks for v1 calls. A
+// grant is one that names the very ID in status, and no declaration is granted that
+// the manifest doesn't make. Which of the grants count is for authority.LegacyHistory.
 func LegacyOf(o *v1alpha1.PluginInstallation) authority.LegacyTerms {
 	declared := legacyOf(o.Spec.Manifest.Legacy)
 	var terms authority.LegacyTerms
@@ -54,6 +58,41 @@ func OtherGrants(o *v1alpha1.PluginInstallation) []string {
 		fields = append(fields, "spec.compatibility.implicitExpectNone")
 	}
 	return fields
+}
+
+// GrantsOf lists the grants of compatibility that name the very ID in status.
+func GrantsOf(o *v1alpha1.PluginInstallation) []authority.LegacyGrant {
+	granted, id := o.Spec.Compatibility, o.Status.InstallationID
+	if granted == nil || id == "" {
+		return nil
+	}
+	var grants []authority.LegacyGrant
+	add := func(field string, grant v1alpha1.CompatibilityGrant, of authority.LegacyGrant) {
+		text, err := json.Marshal([]any{field, grant})
+		if err != nil || grant.InstallationID != id {
+			return
+		}
+		sum := sha256.Sum256(text)
+		of.Object, of.Field = string(o.UID), field
+		of.ID = of.Object + "/" + hex.EncodeToString(sum[:])
+		grants = append(grants, of)
+	}
+	for _, writer := range granted.LegacyWriters {
+		if c, ok := contract.ParseLegacyCapability(contract.LegacyWritePrefix + string(writer.Resource)); ok {
+			add(fmt.Sprintf("spec.compatibility.legacyWriters[%s]", writer.Resource), writer.CompatibilityGrant,
+				authority.LegacyGrant{Writers: contract.LegacySetOf(c)})
+		}
+	}
+	if granted.ImplicitExpectNone != nil {
+		add("spec.compatibility.implicitExpectNone", *granted.ImplicitExpectNone, authority.LegacyGrant{ImplicitExpectNone: true})
+	}
+	return grants
+}
+
+// GrantObject is the UID of the object that a grant of this ID is of.
+func GrantObject(id string) string {
+	object, _, _ := strings.Cut(id, "/")
+	return object
 }
 
 // legacyOf is the declaration as it is digested, nil for none.

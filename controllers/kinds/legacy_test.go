@@ -114,3 +114,37 @@ func TestALegacyResourceOfTomorrowNeedsANewerHost(t *testing.T) {
 		t.Errorf("got %v, %q, %v", i.HostVersionUnsupported, unknown, err)
 	}
 }
+
+func TestI12_AGrantIsAllThatItSays(t *testing.T) {
+	grants := func(edit func(*v1alpha1.PluginInstallation)) []authority.LegacyGrant {
+		o := legacyInstallation()
+		o.UID = "uid-1"
+		o.Spec.Compatibility = &v1alpha1.Compatibility{
+			LegacyWriters:      []v1alpha1.LegacyWriter{writer("tasks", ownID), writer("messages", otherID)},
+			ImplicitExpectNone: &v1alpha1.CompatibilityGrant{InstallationID: ownID, ApprovedBy: "ada@example.com"},
+		}
+		edit(o)
+		return GrantsOf(o)
+	}
+	was := grants(func(*v1alpha1.PluginInstallation) {})
+	if len(was) != 2 || was[0].Field != "spec.compatibility.legacyWriters[tasks]" || was[0].Writers != contract.LegacySetOf(contract.LegacyWriteTasks) ||
+		was[1].Field != "spec.compatibility.implicitExpectNone" || !was[1].ImplicitExpectNone || was[0].ID == was[1].ID || GrantObject(was[0].ID) != "uid-1" {
+		t.Fatalf("the grants are %+v", was)
+	}
+	for what, c := range map[string]struct {
+		edit           func(*v1alpha1.PluginInstallation)
+		tasks, implied bool
+	}{
+		"another version of the plugin": {func(o *v1alpha1.PluginInstallation) { o.Spec.Version = "2.0.0"; o.Generation++ }, true, true},
+		"another reason":                {func(o *v1alpha1.PluginInstallation) { o.Spec.Compatibility.LegacyWriters[0].Reason = "so" }, false, true},
+		"another approver":              {func(o *v1alpha1.PluginInstallation) { o.Spec.Compatibility.ImplicitExpectNone.ApprovedBy = "eve" }, true, false},
+		"another way":                   {func(o *v1alpha1.PluginInstallation) { o.Spec.Compatibility.ImplicitExpectNone.ApprovedVia = "git" }, true, false},
+		"another resource":              {func(o *v1alpha1.PluginInstallation) { o.Spec.Compatibility.LegacyWriters[0].Resource = "messages" }, false, true},
+		"another object":                {func(o *v1alpha1.PluginInstallation) { o.UID = "uid-2" }, false, false},
+	} {
+		now := grants(c.edit)
+		if len(now) != 2 || (now[0].ID == was[0].ID) != c.tasks || (now[1].ID == was[1].ID) != c.implied {
+			t.Errorf("%s: the grants are %+v, before %+v", what, now, was)
+		}
+	}
+}

@@ -115,6 +115,124 @@ var _ = Describe("I12: v1", func() {
 	})
 })
 
+// unchecked waits until the installation says that nobody has checked these grants.
+func (s *scene) unchecked(ctx context.Context, fields ...string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		o := s.installation(ctx)
+		g.Expect(o.Status.ObservedGeneration).To(Equal(o.Generation))
+		g.Expect(why(o.Status.Conditions, v1alpha1.ConditionReviewRequired)).To(Equal(v1alpha1.ReasonNotVerified))
+		g.Expect(isTrue(o.Status.Conditions, v1alpha1.ConditionReviewRequired)).To(BeTrue())
+		for _, field := range fields {
+			g.Expect(says(o.Status.Conditions, v1alpha1.ConditionReviewRequired)).To(ContainSubstring("spec.compatibility." + field))
+		}
+	}).Should(Succeed())
+}
+
+// forgeV1 has mallory edit the installation, as soon as the API server lets it.
+func (s *scene) forgeV1(ctx context.Context, edit func(*installation)) {
+	GinkgoHelper()
+	Eventually(func() error {
+		o := s.installation(ctx)
+		edit(o)
+		return as(mallory).Update(ctx, o)
+	}).Should(Succeed())
+}
+
+var _ = Describe("I12: while an admission policy is not in force, a grant of compatibility", func() {
+	notGranted := HaveField("Message", ContainSubstring("not granted"))
+	breakPolicy := func(ctx context.Context) {
+		policy, _ := policyAndBinding(v1alpha1.PolicyInstallations)
+		Expect(api.Delete(ctx, policy)).To(Succeed())
+		notInForce(ctx, v1alpha1.PolicyInstallations)
+	}
+
+	It("that is forged then never counts, what was granted stands, and the human's next edit counts", func(ctx SpecContext) {
+		restorePolicies()
+		h := start(newDatabase(ctx, onSQLite))
+		s := newSceneByV1(ctx)
+		Eventually(func() *admission.LegacyRefusal { return s.byV1(ctx, h, writeByV1) }).Should(BeNil())
+		bystander := newSceneByV1(ctx)
+		Eventually(func() *admission.LegacyRefusal { return bystander.byV1(ctx, h, writeByV1) }).Should(BeNil())
+		id := s.installation(ctx).Status.InstallationID
+		implied := func() bool { return admission.ImplicitExpectNone(h.view.Legacy(id), h.now()) }
+		Expect(implied()).To(BeTrue())
+
+		breakPolicy(ctx)
+		s.forgeV1(ctx, func(o *installation) { o.Spec.Compatibility.LegacyWriters[0].Reason = "forged" })
+		s.unchecked(ctx, "legacyWriters[tasks]")
+		Expect(s.byV1(ctx, h, writeByV1)).To(notGranted)
+		Expect(implied()).To(BeTrue(), "the entry that nobody touched")
+		Expect(bystander.byV1(ctx, h, writeByV1)).To(BeNil(), "what was granted before")
+
+		By("restoring it, and edits that need no right to approve")
+		restoreNow(ctx)
+		h.regained(ctx)
+		s.forgeV1(ctx, func(o *installation) { o.Spec.Version = "1.0.1" })
+		s.unchecked(ctx, "legacyWriters[tasks]")
+		Consistently(func() *admission.LegacyRefusal { return s.byV1(ctx, h, writeByV1) }).WithTimeout(roundEvery).Should(notGranted)
+		Expect(bystander.byV1(ctx, h, writeByV1)).To(BeNil())
+		Expect(isTrue(bystander.registered(ctx).Status.Conditions, v1alpha1.ConditionReviewRequired)).To(BeFalse())
+
+		By("the human's edit")
+		s.editInstallation(ctx, func(o *installation) { o.Spec.Compatibility.LegacyWriters[0].Reason = "reviewed" })
+		Eventually(func() *admission.LegacyRefusal { return s.byV1(ctx, h, writeByV1) }).Should(BeNil())
+		Expect(implied()).To(BeTrue())
+		Eventually(func() bool {
+			return isTrue(s.registered(ctx).Status.Conditions, v1alpha1.ConditionReviewRequired)
+		}).Should(BeFalse())
+	})
+
+	It("that was taken out before is not put back, and neither is what nobody watched", func(ctx SpecContext) {
+		restorePolicies()
+		db := newDatabase(ctx, onSQLite)
+		h := start(db)
+		s, stays := newSceneByV1(ctx), newSceneByV1(ctx)
+		for _, one := range []*scene{s, stays} {
+			Eventually(func() *admission.LegacyRefusal { return one.byV1(ctx, h, writeByV1) }).Should(BeNil())
+		}
+		granted := s.installation(ctx).Spec.Compatibility.DeepCopy()
+		s.editInstallation(ctx, func(o *installation) { o.Spec.Compatibility = nil })
+		breakPolicy(ctx)
+		s.forgeV1(ctx, func(o *installation) { o.Spec.Compatibility = granted })
+		s.unchecked(ctx, "legacyWriters[tasks]", "implicitExpectNone")
+		Expect(s.byV1(ctx, h, writeByV1)).To(notGranted)
+		Expect(stays.byV1(ctx, h, writeByV1)).To(BeNil())
+
+		By("another process that finds a forged one, and the policies back")
+		h.kill()
+		forged := newScene(ctx, readTasks)
+		restoreNow(ctx)
+		h = start(db)
+		h.regained(ctx)
+		Eventually(func() *admission.LegacyRefusal { return stays.byV1(ctx, h, writeByV1) }).Should(BeNil())
+		s.unchecked(ctx, "legacyWriters[tasks]", "implicitExpectNone")
+		Expect(s.byV1(ctx, h, writeByV1)).To(notGranted)
+
+		By("a grant that comes and goes while no process runs, between two proofs")
+		forged.registered(ctx)
+		h.kill()
+		breakPolicy(ctx)
+		forged.forgeV1(ctx, func(o *installation) {
+			o.Spec.Manifest.Legacy = &v1alpha1.LegacyManifest{APIWrite: []v1alpha1.LegacyWriteResource{"tasks"}}
+			o.Spec.Compatibility = grantedTo(o.Status.InstallationID)
+		})
+		restoreNow(ctx)
+		h = start(db)
+		forged.unchecked(ctx, "legacyWriters[tasks]")
+		Expect(forged.byV1(ctx, h, writeByV1)).To(notGranted)
+		Expect(stays.byV1(ctx, h, writeByV1)).To(BeNil())
+	})
+
+	It("counts on every replica", func(ctx SpecContext) {
+		leads, follows := replicasOn(ctx, newDatabase(ctx, onSQLite))
+		s := newSceneByV1(ctx)
+		for _, h := range []*host{leads, follows} {
+			Eventually(func() *admission.LegacyRefusal { return s.byV1(ctx, h, writeByV1) }).Should(BeNil())
+		}
+	})
+})
+
 var _ = Describe("a plugin's configuration", func() {
 	It("that doesn't fit is named in Accepted, and takes nothing away", func(ctx SpecContext) {
 		h := start(newDatabase(ctx, onSQLite))
