@@ -114,6 +114,12 @@ func checkValues(lists ...filterValues) *admission.Refusal {
 	return nil
 }
 
+// What is said of a filter that names something which the workspace doesn't have.
+const (
+	TaskOutside    = "contains a task outside the workspace"
+	SessionOutside = "contains a session outside the workspace"
+)
+
 // requireWithin refuses a filter that names what the workspace doesn't have: such a
 // list would read as "there is none". What another workspace has is answered like
 // what nobody has. It is asked once, before the first page: a cursor proves that it
@@ -123,22 +129,22 @@ func requireWithin(s Snapshot, workspaceID, after string, sessionIDs, taskIDs []
 		return nil
 	}
 	for _, part := range []struct {
-		field, what string
-		ids         []string
-		missing     func(workspaceID string, ids []string) (int, error)
+		field, outside string
+		ids            []string
+		missing        func(workspaceID string, ids []string) (int, error)
 	}{
-		{"filter.session_ids", "session", sessionIDs, s.MissingSession},
-		{"filter.task_ids", "task", taskIDs, s.MissingTask},
+		{"filter.session_ids", SessionOutside, sessionIDs, s.MissingSession},
+		{"filter.task_ids", TaskOutside, taskIDs, s.MissingTask},
 	} {
 		if len(part.ids) == 0 {
 			continue
 		}
 		at, err := part.missing(workspaceID, part.ids)
 		if err != nil {
-			return fmt.Errorf("look for the %ss of the filter: %w", part.what, err)
+			return fmt.Errorf("look for the values of %s: %w", part.field, err)
 		}
 		if at >= 0 {
-			return malformedPage(fmt.Sprintf("%s[%d]", part.field, at), "names a "+part.what+" outside the workspace")
+			return malformedPage(fmt.Sprintf("%s[%d]", part.field, at), part.outside)
 		}
 	}
 	return nil

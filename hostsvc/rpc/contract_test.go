@@ -407,6 +407,44 @@ func TestShippedTexts(t *testing.T) {
 			})
 			return err
 		}},
+		{"exact session filters cannot widen workspace scope", func() error {
+			_, err := w.host.ListSessionsExact(w.as(alpha), &pluginv1.ListSessionsExactRequest{
+				RequestId: "r", WorkspaceId: "texts", Filter: &pluginv1.SessionFilter{WorkspaceIds: []string{"elsewhere"}},
+			})
+			return err
+		}},
+		{"session filter contains a task outside the workspace", func() error {
+			_, err := w.host.ListSessionsExact(w.as(alpha), &pluginv1.ListSessionsExactRequest{
+				RequestId: "r", WorkspaceId: "texts", Filter: &pluginv1.SessionFilter{TaskIds: []string{"nothing"}},
+			})
+			return err
+		}},
+		{"message filter contains a session outside the workspace", func() error {
+			_, err := w.host.ListSanitizedMessagesExact(w.as(alpha), &pluginv1.ListSanitizedMessagesExactRequest{
+				RequestId: "r", WorkspaceId: "texts", Filter: &pluginv1.MessageFilter{SessionIds: []string{"nothing"}},
+			})
+			return err
+		}},
+		{"interaction filter contains a task outside the workspace", func() error {
+			_, err := w.host.ListPendingInteractionsExact(w.as(alpha), &pluginv1.ListPendingInteractionsExactRequest{
+				RequestId: "r", WorkspaceId: "texts", Filter: &pluginv1.InteractionFilter{TaskIds: []string{"nothing"}},
+			})
+			return err
+		}},
+		{"task was not found", func() error {
+			_, err := w.host.ListTaskInboxExact(w.as(alpha), &pluginv1.ListTaskInboxExactRequest{RequestId: "r", WorkspaceId: "texts", TaskId: "nothing"})
+			return err
+		}},
+		{"session was not found", func() error {
+			_, err := w.host.ListTaskInboxExact(w.as(alpha), &pluginv1.ListTaskInboxExactRequest{RequestId: "r", WorkspaceId: "texts", SessionId: "nothing"})
+			return err
+		}},
+		{"exact read snapshot does not match this query", func() error {
+			_, err := w.host.ListTasksExact(w.as(alpha), &pluginv1.ListTasksExactRequest{
+				RequestId: "r", WorkspaceId: "texts", Page: &pluginv1.ExactReadPage{SnapshotVersion: "1.1"},
+			})
+			return err
+		}},
 		{"exact read cursor is invalid", func() error {
 			_, err := w.host.ListTasksExact(w.as(alpha), &pluginv1.ListTasksExactRequest{
 				RequestId: "r", WorkspaceId: "texts", Page: &pluginv1.ExactReadPage{Cursor: "x", SnapshotVersion: "1.1"},

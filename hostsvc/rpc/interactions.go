@@ -12,6 +12,7 @@ var interactionTexts = shippedTexts{
 	identifiers: bothIdentifiers,
 	notFound:    "interaction was not found",
 	unavailable: "workspace data service is unavailable",
+	filter:      "interaction filter",
 }
 
 // ListPendingInteractionsExact lists what humans owe a workspace's agents.

@@ -10,6 +10,13 @@ import (
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
+var messageTexts = shippedTexts{
+	identifiers: bothIdentifiers,
+	notFound:    "workspace was not found",
+	unavailable: "workspace data service is unavailable",
+	filter:      "message filter",
+}
+
 // ListSanitizedMessagesExact lists the messages of a workspace without system markup.
 func (h *host) ListSanitizedMessagesExact(ctx context.Context, message *pluginv1.ListSanitizedMessagesExactRequest) (*pluginv1.ListSanitizedMessagesExactResponse, error) {
 	r := requestOf(ctx, message)
@@ -20,7 +27,7 @@ func (h *host) ListSanitizedMessagesExact(ctx context.Context, message *pluginv1
 	level := query.Sanitization(message.GetSanitization())
 	list, receipt, refusal := h.reader.Messages(ctx, r.installationID, r.method, r.envelope, filter, level, pageOf(message.GetPage()))
 	if refusal != nil {
-		return nil, r.failure(refusal, dataTexts)
+		return nil, r.failure(refusal, messageTexts)
 	}
 	if level == "" {
 		level = query.SystemContextRemoved

@@ -118,6 +118,9 @@ type shippedTexts struct {
 	identifiers string
 	notFound    string
 	unavailable string
+	// widened is for a filter that names another workspace, and filter is what the
+	// list calls its filter. Lists without one have none.
+	widened, filter string
 }
 
 // of returns the shipped text of a refusal where there is one, and otherwise
@@ -127,6 +130,9 @@ func (texts shippedTexts) of(refusal *admission.Refusal) string {
 	case contract.StateDenied:
 		return denyText(refusal.Reason)
 	case contract.StateNotFound:
+		if refusal.Field == "session_id" {
+			return "session was not found"
+		}
 		return texts.notFound
 	case contract.StateUnavailable:
 		return texts.unavailable
@@ -139,6 +145,9 @@ func (texts shippedTexts) of(refusal *admission.Refusal) string {
 
 // ofField is the text for a request that is at fault itself.
 func (texts shippedTexts) ofField(refusal *admission.Refusal) string {
+	if refusal.Message == query.TaskOutside || refusal.Message == query.SessionOutside {
+		return texts.filter + " " + refusal.Message
+	}
 	switch refusal.Field {
 	case "request_id", "workspace_id":
 		return texts.identifiers
@@ -150,7 +159,7 @@ func (texts shippedTexts) ofField(refusal *admission.Refusal) string {
 		}
 		return "exact read snapshot does not match this query"
 	case widenedFilter:
-		return "exact task filters cannot widen workspace scope"
+		return texts.widened
 	case "":
 		return refusal.Message
 	}

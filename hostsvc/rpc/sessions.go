@@ -9,6 +9,14 @@ import (
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
+var sessionTexts = shippedTexts{
+	identifiers: bothIdentifiers,
+	notFound:    "workspace was not found",
+	unavailable: "workspace data service is unavailable",
+	widened:     "exact session filters cannot widen workspace scope",
+	filter:      "session filter",
+}
+
 // ListSessionsExact lists the sessions of a workspace.
 func (h *host) ListSessionsExact(ctx context.Context, message *pluginv1.ListSessionsExactRequest) (*pluginv1.ListSessionsExactResponse, error) {
 	r := requestOf(ctx, message)
@@ -18,7 +26,7 @@ func (h *host) ListSessionsExact(ctx context.Context, message *pluginv1.ListSess
 	filter := query.SessionFilter{TaskIDs: message.GetFilter().GetTaskIds(), States: message.GetFilter().GetStates()}
 	list, receipt, refusal := h.reader.Sessions(ctx, r.installationID, r.method, r.envelope, filter, pageOf(message.GetPage()))
 	if refusal != nil {
-		return nil, r.failure(refusal, dataTexts)
+		return nil, r.failure(refusal, sessionTexts)
 	}
 	response := &pluginv1.ListSessionsExactResponse{PageInfo: r.pageInfo(list.NextCursor, list.SnapshotVersion, receipt)}
 	for i := range list.Items {

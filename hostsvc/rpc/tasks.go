@@ -15,6 +15,7 @@ var taskTexts = shippedTexts{
 	identifiers: bothIdentifiers,
 	notFound:    "task was not found",
 	unavailable: "workspace data service is unavailable",
+	widened:     "exact task filters cannot widen workspace scope",
 }
 
 // GetTaskExact reads one task.

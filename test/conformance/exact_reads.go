@@ -185,9 +185,9 @@ func (p *probe) widened(ctx context.Context) {
 		list.Append(protoreflect.ValueOfString(name))
 		return p.ask(ctx, m)
 	}
-	text := ""
-	if p.method.Name() == "ListTasksExact" {
-		text = "exact task filters cannot widen workspace scope"
+	text := "exact task filters cannot widen workspace scope"
+	if p.method.Name() == "ListSessionsExact" {
+		text = "exact session filters cannot widen workspace scope"
 	}
 	foreign, unknown := p.given.ForeignWorkspace, unknownLike(p.given.ForeignWorkspace)
 	p.typed("filter.workspace_ids of another workspace", with(foreign), "INVALID/MALFORMED_PRECONDITION", "filter.workspace_ids", text)

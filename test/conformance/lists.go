@@ -315,7 +315,8 @@ func (p *probe) exactCursors(ctx context.Context) {
 	cursor, snapshot := infoOf(a).GetNextCursor(), infoOf(a).GetSnapshotVersion()
 	refused := func(name string, a answer) { p.typed(name, a, malformedCursor, "page.cursor", invalidCursor) }
 
-	p.typed("a snapshot without a cursor", p.ask(ctx, exactPage(message(p), 1, "", snapshot)), malformedCursor, "page.snapshot_version", "")
+	p.typed("a snapshot without a cursor", p.ask(ctx, exactPage(message(p), 1, "", snapshot)), malformedCursor, "page.snapshot_version",
+		"exact read snapshot does not match this query")
 	refused("a cursor that nobody issued", p.ask(ctx, exactPage(message(p), 1, "x", snapshot)))
 	p.typed("a cursor without a snapshot", p.ask(ctx, exactPage(message(p), 1, "x", "")), "INVALID/MISSING_EXACT_FIELD", "page.snapshot_version",
 		"exact read cursor requires a snapshot version")
@@ -359,6 +360,11 @@ func (p *probe) exactCursors(ctx context.Context) {
 	})
 }
 
+// filterNames are what exact lists call their filters.
+var filterNames = map[protoreflect.Name]string{
+	"ListSessionsExact": "session", "ListSanitizedMessagesExact": "message", "ListPendingInteractionsExact": "interaction",
+}
+
 // foreignNames makes the cases of names of another workspace: they aren't there.
 func (p *probe) foreignNames(ctx context.Context, names []foreignName) {
 	for _, f := range names {
@@ -372,6 +378,15 @@ func (p *probe) foreignNames(ctx context.Context, names []foreignName) {
 		p.same(fmt.Sprintf("%s of another workspace, and of nothing: the same bytes", f.field), a, f.name, ask(nothing), nothing)
 		if a.err == nil && len(items(a.message)) > 0 {
 			p.holds(f.field+" of another workspace shows nothing", a, fmt.Sprintf("%d items", len(items(a.message))))
+		}
+		// What a filter lists is a faulty filter; what a field names is the target.
+		switch f.field {
+		case "filter.task_ids", "filter.session_ids":
+			what := strings.TrimSuffix(strings.TrimPrefix(f.field, "filter."), "_ids")
+			p.typed(f.field+" of another workspace", a, "INVALID/MALFORMED_PRECONDITION", f.field+"[0]",
+				fmt.Sprintf("%s filter contains a %s outside the workspace", filterNames[p.method.Name()], what))
+		case "task_id", "session_id":
+			p.typed(f.field+" of another workspace", a, "NOT_FOUND/WORKSPACE_TARGET_NOT_FOUND", f.field, strings.TrimSuffix(f.field, "_id")+" was not found")
 		}
 	}
 }
