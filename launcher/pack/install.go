@@ -149,9 +149,9 @@ func makeExecutable(root *os.Root, m Manifest, found contents, platform string) 
 // pod may be running it. What is there and damaged goes to old first, since one
 // rename can't replace a folder.
 func place(fresh, target, old, program string, found contents) error {
-	before, err := os.ReadFile(filepath.Join(target, checksumsName)) //nolint:gosec // below the operator's folder
+	before, err := readBounded(filepath.Join(target, checksumsName), packageLimits().checksums)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoFile):
 		if _, err := os.Lstat(target); err == nil {
 			return fault(ErrVersionInstalled, "%s holds something else", target)
 		}
@@ -190,6 +190,10 @@ func intact(folder, program string, found contents) bool {
 }
 
 func hashOf(root *os.Root, name string) (sum [sha256.Size]byte, err error) {
+	// The plugin can put anything there, and a pipe would be waited for.
+	if info, err := root.Lstat(name); err != nil || !info.Mode().IsRegular() {
+		return sum, errors.Join(fmt.Errorf("%q is no file", name), err)
+	}
 	file, err := root.Open(name)
 	if err != nil {
 		return sum, fmt.Errorf("open %q: %w", name, err)
@@ -261,10 +265,14 @@ func PublicKey(file string) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
+// errNoFile says that something else than a file has the name, or one that is larger
+// than it can be.
+var errNoFile = errors.New("it is no file, or a larger one than it can be")
+
 func readBounded(file string, bound int64) ([]byte, error) {
 	info, err := os.Stat(file)
-	if err == nil && info.Size() > bound {
-		err = fmt.Errorf("%s is larger than %d bytes", file, bound)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > bound) {
+		err = fmt.Errorf("%s, of at most %d bytes: %w", file, bound, errNoFile)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at a file: %w", err)

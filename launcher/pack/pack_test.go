@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -205,6 +206,46 @@ func TestInstallAgain(t *testing.T) {
 	upgraded, err := install(folder, archive(t, listed(next...)...), nil, platform, packageLimits())
 	if err != nil || upgraded.DataDir != first.DataDir || upgraded.Dir == first.Dir {
 		t.Errorf("an upgrade: %+v, %v", upgraded, err)
+	}
+}
+
+// What the plugin has put in the place of its own files is neither run nor waited for.
+func TestInstallAgainOverWhatThePluginMade(t *testing.T) {
+	file := archive(t, listed(files()...)...)
+	pipe := func(name string) error { return syscall.Mkfifo(name, 0o600) }
+	for name, test := range map[string]struct {
+		file string
+		put  func(string) error
+		want error
+	}{
+		"a pipe for the program":    {"server/plugin-linux-amd64", pipe, nil},
+		"a folder for the program":  {"server/plugin-linux-amd64", func(name string) error { return os.Mkdir(name, 0o700) }, nil},
+		"a link for the program":    {"server/plugin-linux-amd64", func(name string) error { return os.Symlink("/bin/sh", name) }, nil},
+		"a pipe for a page":         {"ui/index.js", pipe, nil},
+		"a pipe for the checksums":  {"checksums.txt", pipe, ErrVersionInstalled},
+		"very long checksums":       {"checksums.txt", func(name string) error { return os.WriteFile(name, make([]byte, 9<<20), 0o600) }, ErrVersionInstalled},
+		"no checksums":              {"checksums.txt", func(string) error { return nil }, ErrVersionInstalled},
+		"a link for all that it is": {".", func(name string) error { return os.Symlink(t.TempDir(), name) }, ErrVersionInstalled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			first, err := install(folder, file, nil, platform, packageLimits())
+			if err != nil {
+				t.Fatal(err)
+			}
+			place := filepath.Join(first.Dir, test.file)
+			if err := errors.Join(os.RemoveAll(place), test.put(place)); err != nil {
+				t.Fatal(err)
+			}
+			again, err := install(folder, file, nil, platform, packageLimits())
+			if !errors.Is(err, test.want) {
+				t.Fatalf("answers %v, want %v", err, test.want)
+			}
+			if err == nil {
+				checkTree(t, again.Dir)
+			}
+			onlyTheInstallation(t, folder)
+		})
 	}
 }
 

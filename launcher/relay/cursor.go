@@ -15,17 +15,24 @@ import (
 // errGarbled says that the file holds what nobody wrote.
 var errGarbled = errors.New("the file holds no place in the events")
 
-// readCursor returns what was written last; empty: nothing was.
+// readCursor returns what was written last; empty: nothing was. The plugin can put
+// anything there, and a pipe would be waited for.
 func readCursor(file string) (string, error) {
-	text, err := os.ReadFile(file) //nolint:gosec // below the operator's folder
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("look at the place reached in the events: %w", err)
+	case !info.Mode().IsRegular(), info.Size() > contract.MaxCursorBytes:
+		return "", errGarbled
 	}
+	text, err := os.ReadFile(file) //nolint:gosec // below the operator's folder
 	if err != nil {
 		return "", fmt.Errorf("read the place reached in the events: %w", err)
 	}
 	cursor := string(text)
-	if len(cursor) > contract.MaxCursorBytes || !utf8.ValidString(cursor) || strings.TrimSpace(cursor) != cursor {
+	if !utf8.ValidString(cursor) || strings.TrimSpace(cursor) != cursor {
 		return "", errGarbled
 	}
 	return cursor, nil

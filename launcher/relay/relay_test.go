@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -361,11 +362,17 @@ func TestABrokenStreamIsOpenedAgainAtItsPlace(t *testing.T) {
 }
 
 func TestAPlaceThatIsGoneBeginsWithTheOldest(t *testing.T) {
-	for name, text := range map[string]string{"too old": "1", "garbled": "\xff\xfe", "too long": strings.Repeat("c", 3000)} {
+	text := func(text string) func(string) error {
+		return func(name string) error { return os.WriteFile(name, []byte(text), 0o600) }
+	}
+	for name, put := range map[string]func(string) error{
+		"too old": text("1"), "garbled": text("\xff\xfe"), "too long": text(strings.Repeat("c", 3000)),
+		"a pipe": func(name string) error { return syscall.Mkfifo(name, 0o600) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
 				t := w.t
-				if err := os.WriteFile(w.file, []byte(text), 0o600); err != nil {
+				if err := put(w.file); err != nil {
 					t.Fatal(err)
 				}
 				w.host.oldest = 2
