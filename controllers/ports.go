@@ -81,7 +81,8 @@ type Store interface {
 
 	// Proof returns the pins of the last proof that the admission policies are
 	// in force, "" for none, and the versions that are distrusted, by the uid of
-	// their object.
+	// their object. A grant of compatibility is an object of its own there, by its ID;
+	// those that were checked stand with the pins.
 	Proof(ctx context.Context) (pins string, distrusted map[string]int64, err error)
 	// Prove records another proof, and with it the versions that came while
 	// nobody had one, in one transaction.
