@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"strings"
+
+	"golang.org/x/time/rate"
 )
 
 // maxTextBytes is where a text is cut in the log: one of the plugin's errors can be
@@ -31,4 +34,24 @@ func newLog(out io.Writer, secrets func() []string) *slog.Logger {
 		}
 		return slog.String(a.Key, text)
 	}}))
+}
+
+// complaints log what a server says of connections, of TLS that fails for instance.
+// How many there are strangers decide, and not how many are logged.
+type complaints struct {
+	slog.Handler
+	limit *rate.Limiter
+}
+
+func complaintsTo(log *slog.Logger) complaints {
+	const perSecond, atOnce = 1, 20
+	return complaints{log.Handler(), rate.NewLimiter(perSecond, atOnce)}
+}
+
+// Handle implements slog.Handler.
+func (c complaints) Handle(ctx context.Context, r slog.Record) error {
+	if !c.limit.Allow() {
+		return nil
+	}
+	return c.Handler.Handle(ctx, r) //nolint:wrapcheck // a handler's error is its own
 }

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestTheLogHoldsNoSecretWhoeverSaysIt(t *testing.T) {
@@ -43,4 +46,21 @@ func TestTheLogCutsWhatIsLong(t *testing.T) {
 	if b.Len() > maxTextBytes+1000 || !strings.Contains(b.String(), `é…"`) || !strings.Contains(b.String(), `"n":7`) || !strings.Contains(b.String(), `"level":"INFO"`) {
 		t.Errorf("%d bytes: %.200s", b.Len(), b.String())
 	}
+}
+
+func TestComplaintsOfConnectionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		to := slog.NewLogLogger(complaintsTo(newLog(&b, func() []string { return nil })), slog.LevelWarn)
+		for range 100 {
+			to.Print("TLS handshake error\n")
+		}
+		time.Sleep(3 * time.Second) //nolint:forbidigo // the bubble's time
+		for range 100 {
+			to.Print("TLS handshake error\n")
+		}
+		if n := strings.Count(b.String(), `"msg":"TLS handshake error"`); n != 23 {
+			t.Errorf("%d were logged", n)
+		}
+	})
 }

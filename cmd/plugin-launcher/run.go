@@ -87,8 +87,8 @@ func run(ctx context.Context, s *settings, known secrets, log *slog.Logger) (err
 		return serve(serving, "health", s.healthListen, nil, web.Health(supervisor.Current), log)
 	})
 	group.Go(func() error {
-		installed, err := install(s)
-		if err != nil {
+		installed, err := installUntil(serving, s)
+		if err != nil || serving.Err() != nil {
 			return err
 		}
 		log := log.With("plugin", installed.Manifest.ID, "version", installed.Manifest.Version)
@@ -165,6 +165,26 @@ func runPlugin(ctx context.Context, s *settings, p *plugin) error {
 	return errors.Join(err, <-ended)
 }
 
+// installUntil installs until ctx ends, at the latest. What is half unpacked then, the
+// next launcher removes.
+func installUntil(ctx context.Context, s *settings) (pack.Installed, error) {
+	type result struct {
+		installed pack.Installed
+		err       error
+	}
+	done := make(chan result, 1)
+	go func() {
+		installed, err := install(s)
+		done <- result{installed, err}
+	}()
+	select {
+	case r := <-done:
+		return r.installed, r.err
+	case <-ctx.Done():
+		return pack.Installed{}, nil
+	}
+}
+
 // install opens the package, or takes the plain files.
 func install(s *settings) (pack.Installed, error) {
 	if s.binary != "" {
@@ -209,7 +229,7 @@ func serve(
 	}
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(complaintsTo(log), slog.LevelWarn),
 	}
 	if certificates != nil {
 		listener = tls.NewListener(listener, certificates)

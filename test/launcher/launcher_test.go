@@ -517,6 +517,13 @@ func TestItIsAliveWhileThePackageIsOpened(t *testing.T) {
 	}
 	writeFile(t, slow, text)
 	l.until(t, "The plugin runs", "", nil)
+	l.end(t)
+
+	l = begin(t, h, nil, "--plugins-dir="+t.TempDir(), "--package="+slow)
+	l.until(t, "It serves", "server", "health")
+	if code := l.end(t); code != 0 {
+		t.Errorf("told to end meanwhile, it ends with status %d", code)
+	}
 }
 
 // A launcher that is killed has no time to end its plugin. One that went on would
