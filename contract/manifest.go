@@ -2,8 +2,16 @@ package contract
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 )
+
+var installationID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+// ReadsAsInstallationID tells whether an ID is of the form of installation IDs, which
+// no plugin's own ID may have: sources are "plugin:" and either (domain facts, section
+// 11), so that one could be taken for the other.
+func ReadsAsInstallationID(id string) bool { return installationID.MatchString(id) }
 
 // Manifest is the part of a plugin package that its digest covers: what a
 // human reviews. The version is not in it; a new version is an upgrade review

@@ -38,6 +38,10 @@ func TestAccepted_NamesWhatDoesNotFit(t *testing.T) {
 		"a schema that is none": {v1alpha1.PluginInstallationSpec{
 			Manifest: v1alpha1.PluginManifest{ConfigSchema: document(`{"type": "array"}`)},
 		}, metav1.ConditionFalse, v1alpha1.ReasonConfigInvalid, "spec.manifest.configSchema.type: must be object"},
+		"a pluginID like an installation's ID": {
+			v1alpha1.PluginInstallationSpec{PluginID: "3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77"},
+			metav1.ConditionFalse, v1alpha1.ReasonPluginIDInvalid, "spec.pluginID: can't be a UUID",
+		},
 		"compatibility of an installation of before": {v1alpha1.PluginInstallationSpec{
 			Compatibility: &v1alpha1.Compatibility{LegacyWriters: []v1alpha1.LegacyWriter{
 				{Resource: "tasks", CompatibilityGrant: v1alpha1.CompatibilityGrant{InstallationID: "before"}},

@@ -267,6 +267,9 @@ func accepted(e *examined, object *v1alpha1.PluginInstallation, lost string) met
 	switch {
 	case lost != "":
 		return no(v1alpha1.ReasonHistoryLost, lost)
+	case contract.ReadsAsInstallationID(object.Spec.PluginID):
+		return no(v1alpha1.ReasonPluginIDInvalid,
+			"spec.pluginID: can't be a UUID, as installation IDs are; delete this installation and install a package of another ID")
 	case len(e.unknown) > 0:
 		return no(v1alpha1.ReasonUnknownCapability,
 			"spec.manifest: this Host doesn't have "+shorten(strings.Join(e.unknown, ", "))+"; a newer Host may")

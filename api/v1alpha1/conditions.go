@@ -24,7 +24,8 @@ const (
 	// ConditionReviewRequired on a PluginCapabilityApproval: the spec asks for
 	// more than is granted and only a new human act can grant it (I7). The
 	// message says what would widen and the act name to put into
-	// spec.supersedesAct.
+	// spec.supersedesAct. On a PluginInstallation: an entry of spec.compatibility
+	// grants nothing, with the reason NotVerified.
 	ConditionReviewRequired = "ReviewRequired"
 )
 
@@ -52,6 +53,9 @@ const (
 	// ReasonServiceAccountInWorkspace: the ServiceAccount lives in a workspace's
 	// namespace, where workspace owners could become the plugin.
 	ReasonServiceAccountInWorkspace = "ServiceAccountInWorkspace"
+	// ReasonPluginIDInvalid: spec.pluginID is one that the schema refuses now, and
+	// the object is older.
+	ReasonPluginIDInvalid = "PluginIDInvalid"
 	// ReasonConfigInvalid: spec.config or spec.secretRefs doesn't fit
 	// spec.manifest.configSchema, or that is no schema. What approvals grant works
 	// all the same; the plugin gets no configuration.
@@ -70,6 +74,9 @@ const (
 	ReasonRunning = "Running"
 	// ReasonStarting: it isn't yet.
 	ReasonStarting = "Starting"
+	// ReasonUnresolved: it waits for what spec.workload names and can't be had: a
+	// Secret or a key of it, a claim, an image.
+	ReasonUnresolved = "Unresolved"
 	// ReasonStuck: it has not become ready in ten minutes, or can't be made.
 	ReasonStuck = "Stuck"
 	// ReasonStopping: what ran ends, and nothing begins before that.

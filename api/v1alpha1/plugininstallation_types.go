@@ -14,14 +14,16 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.compatibility) || !has(self.compatibility.legacyWriters) || self.compatibility.legacyWriters.all(w, has(self.manifest.legacy) && has(self.manifest.legacy.apiWrite) && w.resource in self.manifest.legacy.apiWrite)",message="each resource of legacyWriters must be declared in spec.manifest.legacy.apiWrite; take away the grant that isn't",fieldPath=".compatibility.legacyWriters"
 type PluginInstallationSpec struct {
 	// pluginID is the package's own ID, 1 to 128 characters: lower-case letters,
-	// digits, `.`, `_` and `-`, beginning with a letter or digit. Immutable.
-	// Example: `kandev.standup-notes`.
+	// digits, `.`, `_` and `-`, beginning with a letter or digit. It can't be a
+	// UUID: what a plugin makes bears its ID in the place where the exact contract
+	// writes that of an installation. Immutable. Example: `kandev.standup-notes`.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9._-]*$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="pluginID is immutable: another plugin is another installation"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')",message="pluginID can't be a UUID: installation IDs are"
 	PluginID string `json:"pluginID"`
 
 	// version is the package's version, 1 to 64 printable ASCII characters

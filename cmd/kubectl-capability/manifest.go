@@ -350,6 +350,9 @@ func (m *manifests) checkInstallation(d document, o *v1alpha1.PluginInstallation
 	if !pluginForm.MatchString(o.Spec.PluginID) {
 		m.fault(d, "spec.pluginID", "%q is no plugin ID", o.Spec.PluginID)
 	}
+	if contract.ReadsAsInstallationID(o.Spec.PluginID) {
+		m.fault(d, "spec.pluginID", "can't be a UUID: installation IDs are")
+	}
 	if !versionForm.MatchString(o.Spec.Version) {
 		m.fault(d, "spec.version", "%q is no version", o.Spec.Version)
 	}

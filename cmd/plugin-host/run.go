@@ -154,7 +154,7 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	}
 	recorded := ops.metrics.Receipts(receipts)
 	hub := events.NewHub(events.Config{
-		Store: durable, Rows: durable, View: seen, Legacy: seen, Receipts: recorded, Cursors: cursors, Now: time.Now,
+		Store: durable, Rows: durable, View: seen, Legacy: seen, Plugins: seen, Receipts: recorded, Cursors: cursors, Now: time.Now,
 		NewAuditID: uuid.NewString, Log: log, Observer: ops.metrics,
 	})
 	server, err := rpc.NewServer(rpc.Config{

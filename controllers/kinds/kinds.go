@@ -88,7 +88,10 @@ func InstallationOf(o *v1alpha1.PluginInstallation) (installation authority.Inst
 	if installation.ManifestDigest, err = manifest.Digest(); err != nil {
 		return installation, unknown, fmt.Errorf("digest the manifest of installation %s: %w", o.Name, err)
 	}
-	installation.HostVersionUnsupported = !atLeast(HostLevel, o.Spec.Manifest.MinHostVersion) || len(unknown) > 0
+	// The schema refuses such an ID, and an object can be older than its schema: what
+	// isn't taken works nowhere.
+	installation.HostVersionUnsupported = !atLeast(HostLevel, o.Spec.Manifest.MinHostVersion) || len(unknown) > 0 ||
+		contract.ReadsAsInstallationID(o.Spec.PluginID)
 	return installation, unknown, nil
 }
 

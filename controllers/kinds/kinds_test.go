@@ -54,6 +54,19 @@ func TestApprovalOfTakesOnlyWhatItKnows(t *testing.T) {
 	}
 }
 
+// An object that is older than its schema works nowhere where that refuses it now.
+func TestInstallationOfAPluginIDLikeAnInstallations(t *testing.T) {
+	for id, refused := range map[string]bool{
+		"kandev.sample": false, "3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77": true, "3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c7": false,
+		"3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77.notes": false,
+	} {
+		got, unknown, err := InstallationOf(&v1alpha1.PluginInstallation{Spec: v1alpha1.PluginInstallationSpec{PluginID: id}})
+		if err != nil || len(unknown) != 0 || got.HostVersionUnsupported != refused {
+			t.Errorf("%s: refused %t, %q, %v", id, got.HostVersionUnsupported, unknown, err)
+		}
+	}
+}
+
 func TestInstallationOfAnUnknownCapabilityNeedsANewerHost(t *testing.T) {
 	object := &v1alpha1.PluginInstallation{Spec: v1alpha1.PluginInstallationSpec{
 		PluginID: "kandev.sample",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/domain"
 	"github.com/kandev/plugin-host/hostsvc/journal"
 )
 
@@ -26,8 +27,9 @@ const (
 
 // EmitStore keeps what plugins publish, for a while.
 type EmitStore interface {
-	// Emit returns nil only after the event is durable.
-	Emit(ctx context.Context, event Emitted) error
+	// Emit returns nil only after the event is durable. It takes what allow returns
+	// for the answer, and then no event: it asks under the lock that orders events.
+	Emit(ctx context.Context, event Emitted, allow func() error) error
 }
 
 // Emitted is an event that a plugin published in its own name. It belongs to no
@@ -74,8 +76,10 @@ type share struct {
 }
 
 // Emit publishes an event. The name is taken as it is; that nobody listens is no
-// failure. An *EmitError is the plugin's to hear, any other error the Host's own.
-func (x *Emitter) Emit(ctx context.Context, installationID, pluginID, name string, payload map[string]any) error {
+// failure. still returns nil while the call is allowed, and is asked again under the
+// lock that the event may have waited for (I5). An *EmitError is the plugin's to hear,
+// so is what still returns; any other error is the Host's own.
+func (x *Emitter) Emit(ctx context.Context, installationID, pluginID, name string, payload map[string]any, still func() error) error {
 	if len(name) > MaxEmittedNameBytes {
 		return &EmitError{Text: fmt.Sprintf("event name exceeds maximum size of %d bytes", MaxEmittedNameBytes)}
 	}
@@ -96,9 +100,9 @@ func (x *Emitter) Emit(ctx context.Context, installationID, pluginID, name strin
 		return &EmitError{TooMany: true, Text: fmt.Sprintf("more than %d events a second were published; try again later", EmitRate)}
 	}
 	err = x.Store.Emit(ctx, Emitted{
-		ID: x.NewID(), InstallationID: installationID, Source: "plugin:" + pluginID, Type: "plugin." + pluginID + "." + name,
+		ID: x.NewID(), InstallationID: installationID, Source: domain.PluginSource(pluginID), Type: "plugin." + pluginID + "." + name,
 		Event: text, At: now,
-	})
+	}, still)
 	if err != nil {
 		return fmt.Errorf("publish an event: %w", err)
 	}

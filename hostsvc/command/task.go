@@ -122,7 +122,7 @@ func (c CreateTask) create(tx Tx, at Commit, target domain.StepLoad, feeder *dom
 		return Effect{}, err
 	}
 	task := domain.NewTask(at.NewID(), at.WorkspaceID, source, c.Draft, placement, position, at.Now)
-	task.Version = tx.Version()
+	task.CreatorInstallationID, task.Version = at.InstallationID, tx.Version()
 	if err := tx.InsertTask(task); err != nil {
 		return Effect{}, fmt.Errorf("insert the task: %w", err)
 	}

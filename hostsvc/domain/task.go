@@ -74,6 +74,9 @@ type Task struct {
 	// Source says who created the task, see PluginSource. It is the "source" of
 	// the task's metadata too, which Metadata doesn't repeat.
 	Source string
+	// CreatorInstallationID is the installation that created the task, "" for who
+	// isn't one and where that isn't known. Nobody is told; see Owner.
+	CreatorInstallationID string
 	// Identifier is the task's short name for humans.
 	Identifier string
 	// Origin is the kind of who or what created the task, shown as created_by.
@@ -144,8 +147,10 @@ type TaskPullRequest struct {
 	ClosedAt                time.Time
 }
 
-// PluginSource is the source of what an installation creates.
-func PluginSource(installationID string) string { return "plugin:" + installationID }
+// PluginSource is the source of what a plugin creates: by v1 under its package's
+// own ID, by the exact contract under the ID of its installation (domain facts,
+// section 11). No package's ID reads as an installation's (contract.ReadsAsInstallationID).
+func PluginSource(id string) string { return "plugin:" + id }
 
 // sourceKey is the member of a task's metadata that holds its source.
 const sourceKey = "source"

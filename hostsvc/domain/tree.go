@@ -6,7 +6,25 @@ import (
 	"strings"
 )
 
-// OwnedTree is a task that a source created with what it created below it.
+// Owner is an installation that asks by v1 for what is its own.
+type Owner struct {
+	InstallationID string
+	// PluginID is its package's own ID.
+	PluginID string
+}
+
+// Owns is the one rule of whose a task is in v1: that of the installation which
+// created it by v1. Its source must be exactly the plugin's (domain facts, section
+// 11), which others can bear too: another installation of the same plugin, one of
+// before, and what an import names. So the creator must be this very installation;
+// like all authority, ownership ends with it and is inherited by none. What it created
+// by the exact contract is not its own here, as no v1 grant reaches that (I12).
+func (o Owner) Owns(t Task) bool {
+	return o.InstallationID != "" && o.PluginID != "" && o.PluginID != o.InstallationID &&
+		t.CreatorInstallationID == o.InstallationID && t.Source == PluginSource(o.PluginID)
+}
+
+// OwnedTree is a task that an installation created with what it created below it.
 type OwnedTree struct {
 	// Tasks come depth first, each parent before its children and the children
 	// by creation.
@@ -18,9 +36,9 @@ type OwnedTree struct {
 
 // OwnedTreeOf builds the tree of root for its owner. below holds all tasks below
 // root, at any depth, archived ones too; more does no harm. An error is a
-// *RuleError: the root isn't the source's.
-func OwnedTreeOf(root Task, below []Task, source string) (OwnedTree, error) {
-	if source == "" || root.Source != source {
+// *RuleError: the root isn't the owner's.
+func OwnedTreeOf(root Task, below []Task, owner Owner) (OwnedTree, error) {
+	if !owner.Owns(root) {
 		return OwnedTree{}, &RuleError{FaultDenied, "capability 'plugin_owned_tasks' not declared"}
 	}
 	children := map[string][]Task{}
@@ -38,7 +56,7 @@ func OwnedTreeOf(root Task, below []Task, source string) (OwnedTree, error) {
 			continue
 		}
 		seen[t.ID] = true
-		if t.Source != source {
+		if !owner.Owns(t) {
 			tree.Adopted = append(tree.Adopted, t)
 			continue
 		}

@@ -73,6 +73,7 @@ type Config struct {
 	Rows     query.Store
 	View     admission.View
 	Legacy   admission.LegacyView
+	Plugins  Plugins
 	Receipts admission.Receipts
 	Cursors  *query.Cursors
 	Now      func() time.Time

@@ -1,9 +1,12 @@
 package events
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
 )
 
 func TestPatterns(t *testing.T) {
@@ -33,6 +36,66 @@ func TestPatterns(t *testing.T) {
 	} {
 		if got := matches(c.pattern, c.eventType); got != c.want {
 			t.Errorf("%q for %q: %t", c.pattern, c.eventType, got)
+		}
+	}
+}
+
+// What a pattern says of whose events it is for.
+func TestPublisher(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"plugin.a.said": "a", "plugin.a.b.c": "a.b", "plugin.a.b.*": "a.b", "plugin.a.*.c": "a", "plugin.a.*.*": "a",
+		"plugin.*.said": "", "plugin.*.*": "", "plugin.*.b.c": "", "plugin.a": "", "plugin.*": "", "plugin.": "", "plugin": "",
+		"*.a.said": "", "plugins.a.b": "", "task.updated": "", "plugin.a..*": "a.", "plugin.a.b.*.d.e": "a.b", "plugin.a*.b": "a*",
+	} {
+		if got := publisher(pattern); got != want {
+			t.Errorf("%q is for %q, want %q", pattern, got, want)
+		}
+	}
+}
+
+// named are installed plugins.
+type named []string
+
+// InstalledPlugin implements Plugins.
+func (n named) InstalledPlugin(name string) string {
+	v := view.New(authority.Policy{})
+	for _, id := range n {
+		v.SetInstallation(view.Installation{Installation: authority.Installation{Name: id, UID: id}, PluginID: id})
+	}
+	return v.InstalledPlugin(name)
+}
+
+// The events b.c of the plugin a and c of the plugin a.b have one type. A pattern that
+// names one of them is not for the other's.
+func TestWants_DottedPluginIDs(t *testing.T) {
+	for _, c := range []struct {
+		installed named
+		// want are the publishers that a pattern is for.
+		want map[string][]string
+	}{
+		{named{"a", "a.b", "p"}, map[string][]string{
+			"plugin.a.b.c": {"a.b"}, "plugin.a.b.*": {"a.b"}, "plugin.a.*.c": {"a"}, "plugin.a.*.*": {"a"},
+			"plugin.*.b.c": {"a", "a.b"}, "plugin.*.*.*": {"a", "a.b"}, "*.a.b.c": {"a", "a.b"}, "plugin.a.*": nil,
+		}},
+		{named{"a"}, map[string][]string{"plugin.a.b.c": {"a"}, "plugin.a.*.*": {"a"}, "plugin.*.*.*": {"a", "a.b"}}},
+		{named{"a.b"}, map[string][]string{"plugin.a.b.c": {"a.b"}, "plugin.a.b.*": {"a.b"}, "plugin.a.*.*": {"a", "a.b"}}},
+		{named{"a.b.c"}, map[string][]string{"plugin.a.b.c": {"a", "a.b"}}}, // no event of it has that type
+		{nil, map[string][]string{"plugin.a.b.c": {"a", "a.b"}}},
+	} {
+		hub := &Hub{config: Config{Plugins: c.installed}}
+		for pattern, want := range c.want {
+			var got []string
+			for _, publisher := range []string{"a", "a.b"} {
+				if hub.wants([]string{pattern, "task.*"}, &Event{Record: Record{Type: "plugin.a.b.c", PluginID: publisher}}) {
+					got = append(got, publisher)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("with %q installed, %q is for %q, want %q", c.installed, pattern, got, want)
+			}
+		}
+		if !hub.wants([]string{"task.*"}, &Event{Record: Record{Type: "task.created"}}) {
+			t.Errorf("with %q installed, a task's event is for nobody", c.installed)
 		}
 	}
 }

@@ -56,7 +56,9 @@ type Record struct {
 	WorkspaceID string
 	// InstallationID is who caused it, or whose authority it is about.
 	InstallationID string
-	AuditID        string
+	// PluginID is the plugin that published it, "" for what the Host itself tells.
+	PluginID string
+	AuditID  string
 	// Revision is the one that authorised a command or that a fence put in force.
 	Revision        uint64
 	ResourceID      string

@@ -249,9 +249,9 @@ func (s *Stream) wanted(e *Event) bool {
 	case classLegacy, classExact:
 	}
 	if len(s.watch.Patterns) > 0 {
-		return matchesAny(s.watch.Patterns, e.Type)
+		return s.hub.wants(s.watch.Patterns, e)
 	}
-	return matchesAny(s.declared, e.Type)
+	return s.hub.wants(s.declared, e)
 }
 
 func (s *Stream) wantsOwn() bool {

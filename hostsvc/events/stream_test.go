@@ -39,7 +39,7 @@ func TestDelivery(t *testing.T) {
 		w.commit("w", "task.created", "t1", map[string]any{"title": "T", "workspace_id": "w"})
 		w.commit("w", "message.added", "m1", nil)
 		w.commit("w", "task.status_summary.updated", "t1", nil)
-		w.must(w.store.Emit(t.Context(), command.Emitted{ID: "e1", InstallationID: beta, Source: "plugin:p", Type: "plugin.p.said", Event: `{"event_schema_version":1,"data":{"a":1}}`, At: w.clock.Now()}))
+		w.must(w.store.Emit(t.Context(), command.Emitted{ID: "e1", InstallationID: beta, Source: "plugin:p", Type: "plugin.p.said", Event: `{"event_schema_version":1,"data":{"a":1}}`, At: w.clock.Now()}, allowed))
 		w.commit("w", "task.updated", "t1", nil)
 
 		created := w.event(s)
@@ -401,7 +401,7 @@ func TestI14_NothingPrivateIsDelivered(t *testing.T) {
 			Metadata: domain.Object{"raw_content": secret, "a": hidden},
 		}))
 		emitter := &command.Emitter{Store: w.store, Now: w.clock.Now, NewID: uuid.NewString}
-		w.must(emitter.Emit(t.Context(), beta, "q", "said", payload))
+		w.must(emitter.Emit(t.Context(), beta, "q", "said", payload, allowed))
 		for range 3 {
 			e := w.event(s).Event
 			_, payload := e.Content()
@@ -591,27 +591,27 @@ func TestEmit(t *testing.T) {
 	emitter := &command.Emitter{Store: w.store, Now: w.clock.Now, NewID: uuid.NewString}
 	s := w.watch(alpha, events.Watch{})
 	w.event(s)
-	w.must(emitter.Emit(t.Context(), beta, "p", "said", nil))
+	w.must(emitter.Emit(t.Context(), beta, "p", "said", nil, allowed))
 	e := w.event(s).Event
 	if _, payload := e.Content(); e.Type != "plugin.p.said" || payload != nil || e.InstallationID != beta {
 		t.Errorf("an event without data is %+v, %v", e, payload)
 	}
 	var refused *command.EmitError
 	for _, name := range []string{strings.Repeat("n", command.MaxEmittedNameBytes), "", "a.b", "with \x00", "ü*>"} {
-		if err := emitter.Emit(t.Context(), beta, "p", name, map[string]any{}); err != nil {
+		if err := emitter.Emit(t.Context(), beta, "p", name, map[string]any{}, allowed); err != nil {
 			t.Errorf("the name %q: %v", name, err)
 		}
 	}
-	if err := emitter.Emit(t.Context(), beta, "p", strings.Repeat("n", command.MaxEmittedNameBytes+1), nil); !errors.As(err, &refused) || refused.TooMany {
+	if err := emitter.Emit(t.Context(), beta, "p", strings.Repeat("n", command.MaxEmittedNameBytes+1), nil, allowed); !errors.As(err, &refused) || refused.TooMany {
 		t.Errorf("a name that is too long: %v", err)
 	}
-	if err := emitter.Emit(t.Context(), beta, "p", "n", map[string]any{"a": strings.Repeat("x", command.MaxEmittedBytes)}); !errors.As(err, &refused) || refused.TooMany {
+	if err := emitter.Emit(t.Context(), beta, "p", "n", map[string]any{"a": strings.Repeat("x", command.MaxEmittedBytes)}, allowed); !errors.As(err, &refused) || refused.TooMany {
 		t.Errorf("a payload that is too long: %v", err)
 	}
 	w.clock.advance(time.Minute)
 	taken := 0
 	for range command.EmitBurst + 200 {
-		err := emitter.Emit(t.Context(), beta, "p", "n", nil)
+		err := emitter.Emit(t.Context(), beta, "p", "n", nil, allowed)
 		if err == nil {
 			taken++
 		} else if !errors.As(err, &refused) || !refused.TooMany {
@@ -621,7 +621,7 @@ func TestEmit(t *testing.T) {
 	if taken < command.EmitBurst || taken > command.EmitBurst+150 {
 		t.Errorf("of a burst, %d were taken", taken)
 	}
-	if err := emitter.Emit(t.Context(), alpha, "q", "n", nil); err != nil {
+	if err := emitter.Emit(t.Context(), alpha, "q", "n", nil, allowed); err != nil {
 		t.Errorf("another plugin: %v", err)
 	}
 }

@@ -10,6 +10,9 @@ import (
 // own authority has changed, anywhere.
 const ContextChanged = "capability-context-changed"
 
+// published is what the types of all events that plugins publish begin with.
+const published = "plugin."
+
 // The event types of tasks. A change of state is both.
 const (
 	taskUpdated      = "task.updated"
@@ -35,7 +38,7 @@ func classify(eventType string) (class, contract.Capability) {
 	if eventType == ContextChanged {
 		return classOwn, 0
 	}
-	if strings.HasPrefix(eventType, "plugin.") || legacyTypes[eventType] {
+	if strings.HasPrefix(eventType, published) || legacyTypes[eventType] {
 		return classLegacy, 0
 	}
 	if i := strings.LastIndexByte(eventType, '.'); i >= 0 && suffixedTypes[eventType[:i]] {
@@ -46,6 +49,29 @@ func classify(eventType string) (class, contract.Capability) {
 		return classExact, c
 	}
 	return classUnknown, 0
+}
+
+// Needs returns what a plugin needs to be sent the events that a pattern is for:
+// whether its declaration is enough for some of them, which are v1's own and what
+// plugins publish, and the capabilities that the others need in their workspace
+// besides. Where it is for neither, no event has such a type.
+func Needs(pattern string) (declaration bool, capabilities contract.CapabilitySet) {
+	first, _, more := strings.Cut(pattern, ".")
+	for family, capability := range exactFamilies {
+		if first == family || first == "*" {
+			capabilities |= contract.SetOf(capability)
+		}
+	}
+	declaration = more && (first == "*" || first+"." == published)
+	for eventType := range legacyTypes {
+		declaration = declaration || matches(pattern, eventType)
+	}
+	if last := strings.LastIndexByte(pattern, '.'); last >= 0 {
+		for eventType := range suffixedTypes {
+			declaration = declaration || matches(pattern[:last], eventType)
+		}
+	}
+	return declaration, capabilities
 }
 
 // exactFamilies are the events that v1 does not have, by the first segment of

@@ -32,7 +32,12 @@ func (c Caller) still() error {
 }
 
 // source is what v1 stamps what a plugin makes with (domain facts, section 11).
-func (c Caller) source() string { return "plugin:" + c.PluginID }
+func (c Caller) source() string { return domain.PluginSource(c.PluginID) }
+
+// owner is the caller as v1's owner of what it made.
+func (c Caller) owner() domain.Owner {
+	return domain.Owner{InstallationID: c.InstallationID, PluginID: c.PluginID}
+}
 
 // Host serves v1. Its methods are in the files of their aggregates.
 type Host struct {

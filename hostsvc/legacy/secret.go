@@ -30,8 +30,10 @@ type SecretStore interface {
 	// PutSecret writes a secret, or what allow returns of how many the installation
 	// would keep, and nothing. ErrUninstalled when the installation was uninstalled.
 	PutSecret(ctx context.Context, secret Secret, allow func(kept int) error) error
-	// DeleteSecret removes a secret; one that isn't there is removed already.
-	DeleteSecret(ctx context.Context, installationID, key string) error
+	// DeleteSecret removes a secret, or does what allow returns and nothing; one that
+	// isn't there is removed already. ErrUninstalled when the installation was
+	// uninstalled.
+	DeleteSecret(ctx context.Context, installationID, key string, allow func() error) error
 	// SecretsAfter lists at most limit secrets of all installations behind one, by
 	// installation and key.
 	SecretsAfter(ctx context.Context, installationID, key string, limit int) ([]Secret, error)
@@ -111,7 +113,7 @@ func (h *Host) DeleteSecret(ctx context.Context, caller Caller, key string) erro
 	if failure := h.checkSecret(key); failure != nil {
 		return failure
 	}
-	return h.Secrets.DeleteSecret(ctx, caller.InstallationID, key)
+	return uninstalled(h.Secrets.DeleteSecret(ctx, caller.InstallationID, key, caller.still))
 }
 
 // sealedPage is how many secrets Reseal looks at together.

@@ -58,8 +58,10 @@ type StateStore interface {
 	// PutState writes an entry, or what allow returns and nothing. ErrUninstalled
 	// when the installation was uninstalled.
 	PutState(ctx context.Context, entry domain.PluginState, allow func(StateWrite) error) error
-	// DeleteState removes an entry; one that isn't there is removed already.
-	DeleteState(ctx context.Context, key StateKey) error
+	// DeleteState removes an entry, or does what allow returns and nothing; one that
+	// isn't there is removed already. ErrUninstalled when the installation was
+	// uninstalled.
+	DeleteState(ctx context.Context, key StateKey, allow func() error) error
 }
 
 // stateKey makes the name of an entry of the caller's.
@@ -140,7 +142,7 @@ func (h *Host) DeleteState(ctx context.Context, caller Caller, scope, scopeID, k
 	if failure != nil {
 		return failure
 	}
-	return h.State.DeleteState(ctx, name)
+	return uninstalled(h.State.DeleteState(ctx, name, caller.still))
 }
 
 // uninstalled answers what was uninstalled under the call like a call after it.

@@ -146,7 +146,8 @@ type Launch struct{ AgentProfileID, ExecutorProfileID, PlanMode string }
 // CreateTask creates a task in the plugin's name.
 //
 // This Host runs no agents yet: a task that asks for one is created, and no run
-// starts, as where a launch fails.
+// starts, as where a launch fails. What only a run would use, the launch's prompt and a
+// repository's pull_request_number, isn't kept: no v1 message shows either.
 func (h *Host) CreateTask(ctx context.Context, caller Caller, asked NewTask) (TaskView, error) {
 	metadata, err := asked.check(caller)
 	if err != nil {
@@ -302,6 +303,7 @@ func (h *Host) create(tx Tx, caller Caller, asked NewTask, metadata domain.Objec
 		Title: asked.Title, Description: asked.Description, ParentID: asked.ParentID, Priority: asked.Priority,
 		WorkflowID: asked.WorkflowID, WorkflowStepID: asked.WorkflowStepID,
 	}, placement, position, now)
+	task.CreatorInstallationID = caller.InstallationID
 	task.Origin, task.Metadata, task.Version = caller.source(), metadata, tx.Version()
 	if parent != nil {
 		task.ProjectID = parent.ProjectID
@@ -347,11 +349,14 @@ func targets(tx Tx, workflowID, stepID string) (target domain.StepLoad, feeder *
 		return target, nil, invalidWorkflow("workflow not found")
 	}
 	at := slices.IndexFunc(steps, func(s domain.WorkflowStep) bool { return s.ID == stepID || stepID == "" && s.Start })
-	if at < 0 && stepID == "" && len(steps) > 0 {
-		at = 0
-	}
-	if at < 0 {
+	switch {
+	case at >= 0:
+	case stepID != "":
 		return target, nil, invalidWorkflow("workflow step not found: " + stepID)
+	case len(steps) == 0:
+		return target, nil, invalidWorkflow("workflow has no steps")
+	default:
+		at = 0
 	}
 	if target, err = board.Load(tx, steps[at]); err != nil {
 		return target, nil, err

@@ -36,8 +36,9 @@ func (h *Host) PreviewPluginOwnedTaskTree(ctx context.Context, caller Caller, ro
 
 // ownedTree reads a tree level by level.
 func ownedTree(root domain.Task, caller Caller, children func(ids []string) ([]domain.Task, error)) (domain.OwnedTree, error) {
-	if root.Source != caller.source() {
-		return domain.OwnedTreeOf(root, nil, caller.source()) // nothing below is looked at
+	owner := caller.owner()
+	if !owner.Owns(root) {
+		return domain.OwnedTreeOf(root, nil, owner) // nothing below is looked at
 	}
 	var below []domain.Task
 	seen := map[string]bool{root.ID: true}
@@ -53,7 +54,7 @@ func ownedTree(root domain.Task, caller Caller, children func(ids []string) ([]d
 			}
 			seen[t.ID] = true
 			below = append(below, t)
-			if t.Source == caller.source() {
+			if owner.Owns(t) {
 				level = append(level, t.ID)
 			}
 		}
@@ -61,7 +62,7 @@ func ownedTree(root domain.Task, caller Caller, children func(ids []string) ([]d
 			return domain.OwnedTree{}, fail(ResourceExhausted, "the task tree has more than %d tasks", maxTree)
 		}
 	}
-	return domain.OwnedTreeOf(root, below, caller.source())
+	return domain.OwnedTreeOf(root, below, owner)
 }
 
 // DeletePluginOwnedTaskTree deletes a task that the plugin created with all that it

@@ -163,7 +163,7 @@ func (h *host) EmitEvent(ctx context.Context, message *pluginv1.EmitEventRequest
 	if message.GetPayload() != nil {
 		payload = message.GetPayload().AsMap()
 	}
-	err := h.emitter.Emit(ctx, caller.InstallationID, caller.PluginID, message.GetEventName(), payload)
+	err := h.emitter.Emit(ctx, caller.InstallationID, caller.PluginID, message.GetEventName(), payload, caller.Still)
 	var refused *command.EmitError
 	if errors.As(err, &refused) {
 		kind := legacy.InvalidArgument

@@ -53,6 +53,9 @@ func (d *declarations) Legacy(id string) authority.Legacy {
 	return d.legacy[id]
 }
 
+// InstalledPlugin knows of no plugin.
+func (d *declarations) InstalledPlugin(string) string { return "" }
+
 func (d *declarations) change(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +85,7 @@ func eventWorld(t *testing.T) (*world, *declarations) {
 			}
 			c.Emitter = &command.Emitter{Store: durable, Now: c.Now, NewID: uuid.NewString}
 			c.Events = events.NewHub(events.Config{
-				Store: durable, Rows: c.Reader.Store, View: c.Reader.View, Legacy: d, Receipts: c.Reader.Receipts,
+				Store: durable, Rows: c.Reader.Store, View: c.Reader.View, Legacy: d, Plugins: d, Receipts: c.Reader.Receipts,
 				Cursors: c.Reader.Cursors, Now: c.Now, NewAuditID: uuid.NewString, Log: slog.New(slog.DiscardHandler),
 				Limits: events.Limits{Check: 10 * time.Millisecond, Heartbeat: 50 * time.Millisecond},
 			})

@@ -2,16 +2,22 @@ package rpc_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/command"
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/events"
 	"github.com/kandev/plugin-host/hostsvc/legacy"
+	"github.com/kandev/plugin-host/hostsvc/rpc"
 	"github.com/kandev/plugin-host/hostsvc/store"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
@@ -31,21 +37,63 @@ func (l *locking) Write(ctx context.Context, workspaceID string, fn func(legacy.
 	})
 }
 
-// TestI5_V1WritersAreDecidedUnderTheLock: what was taken from an installation while its
-// write waited is gone.
-// lockingState is the same for a plugin's state.
+// lockingState is the same for a plugin's state, lockingSecrets for its secrets and
+// lockingEvents for what it publishes.
 type lockingState struct {
 	legacy.StateStore
-	waited func()
+
+	before func()
 }
 
 func (l *lockingState) PutState(ctx context.Context, entry domain.PluginState, allow func(legacy.StateWrite) error) error {
-	l.waited()
-	return l.StateStore.PutState(ctx, entry, allow)
+	return l.StateStore.PutState(ctx, entry, func(write legacy.StateWrite) error { l.before(); return allow(write) })
 }
 
+func (l *lockingState) DeleteState(ctx context.Context, key legacy.StateKey, allow func() error) error {
+	return l.StateStore.DeleteState(ctx, key, func() error { l.before(); return allow() })
+}
+
+type lockingSecrets struct {
+	legacy.SecretStore
+
+	before func()
+}
+
+func (l *lockingSecrets) PutSecret(ctx context.Context, secret legacy.Secret, allow func(int) error) error {
+	return l.SecretStore.PutSecret(ctx, secret, func(kept int) error { l.before(); return allow(kept) })
+}
+
+func (l *lockingSecrets) DeleteSecret(ctx context.Context, installationID, key string, allow func() error) error {
+	return l.SecretStore.DeleteSecret(ctx, installationID, key, func() error { l.before(); return allow() })
+}
+
+type lockingEvents struct {
+	command.EmitStore
+
+	before func()
+}
+
+func (l *lockingEvents) Emit(ctx context.Context, event command.Emitted, allow func() error) error {
+	return l.EmitStore.Emit(ctx, event, func() error { l.before(); return allow() })
+}
+
+// v1Readers are what the names of methods that write nothing begin with.
+var v1Readers = []string{"Get", "List", "Preview", "Reveal"}
+
+// TestI5_V1WritersAreDecidedUnderTheLock: what was taken from an installation while its
+// write waited is gone, whatever it writes.
 func TestI5_V1WritersAreDecidedUnderTheLock(t *testing.T) {
-	w := board(t)
+	var emitter *command.Emitter
+	w := boardWith(t, func(o *options) {
+		o.server = func(c *rpc.Config) {
+			durable, ok := c.Executor.Store.(command.EmitStore)
+			if !ok {
+				t.Fatalf("the store is a %T", c.Executor.Store)
+			}
+			emitter = &command.Emitter{Store: durable, Now: c.Now, NewID: uuid.NewString}
+			c.Emitter = emitter
+		}
+	})
 	own, err := w.create(nil)
 	w.must(err)
 	w.must(w.talk("one", func(tx talkTx) error {
@@ -53,14 +101,35 @@ func TestI5_V1WritersAreDecidedUnderTheLock(t *testing.T) {
 			ID: "s", WorkspaceID: "one", TaskID: own.GetId(), State: domain.SessionWaitingForInput, Primary: true, StartedAt: talkStart, Version: tx.Version(),
 		})
 	}))
+	_, err = w.host.SetState(w.as(alpha), &pluginv1.SetStateRequest{Scope: "instance", Key: "kept"})
+	w.must(err)
+	_, err = w.host.SetSecret(w.as(alpha), &pluginv1.SetSecretRequest{Key: "kept", Value: "v"})
+	w.must(err)
 	taken := w.everything()
 	taken.Gates = authority.GateSuspended
-	w.v1.Store = &locking{w.v1.Store, func() { w.declared.set(alpha, taken) }}
-	w.v1.State = &lockingState{w.v1.State, func() { w.declared.set(alpha, taken) }}
+	suspend := func() { w.declared.set(alpha, taken) }
+	w.v1.Store, w.v1.State, w.v1.Secrets = &locking{w.v1.Store, suspend}, &lockingState{w.v1.State, suspend}, &lockingSecrets{w.v1.Secrets, suspend}
+	emitter.Store = &lockingEvents{emitter.Store, suspend}
 	before := len(w.entries("one"))
-	for name, write := range map[string]func() error{
+	writers := map[protoreflect.Name]func() error{
 		"SetState": func() error {
 			_, err := w.host.SetState(w.as(alpha), &pluginv1.SetStateRequest{Scope: "instance", Key: "late"})
+			return err
+		},
+		"DeleteState": func() error {
+			_, err := w.host.DeleteState(w.as(alpha), &pluginv1.DeleteStateRequest{Scope: "instance", Key: "kept"})
+			return err
+		},
+		"SetSecret": func() error {
+			_, err := w.host.SetSecret(w.as(alpha), &pluginv1.SetSecretRequest{Key: "late", Value: "v"})
+			return err
+		},
+		"DeleteSecret": func() error {
+			_, err := w.host.DeleteSecret(w.as(alpha), &pluginv1.DeleteSecretRequest{Key: "kept"})
+			return err
+		},
+		"EmitEvent": func() error {
+			_, err := w.host.EmitEvent(w.as(alpha), &pluginv1.EmitEventRequest{EventName: "late"})
 			return err
 		},
 		"CreateTask": func() error { _, err := w.create(nil); return err },
@@ -80,12 +149,34 @@ func TestI5_V1WritersAreDecidedUnderTheLock(t *testing.T) {
 			_, err := w.host.DeletePluginOwnedTaskTree(w.as(alpha), &pluginv1.DeletePluginOwnedTaskTreeRequest{RootTaskId: own.GetId()})
 			return err
 		},
-	} {
+	}
+	for name := range shipped {
+		reads := slices.ContainsFunc(v1Readers, func(verb string) bool { return strings.HasPrefix(string(name), verb) })
+		if _, late := writers[name]; !late && !reads && !slices.Contains(later, name) {
+			t.Errorf("%s writes, and isn't late here", name)
+		}
+	}
+	for name, write := range writers {
 		w.declared.set(alpha, w.everything())
-		wants(t, name, write(), codes.PermissionDenied, "the plugin is suspended by a platform admin")
+		wants(t, string(name), write(), codes.PermissionDenied, "the plugin is suspended by a platform admin")
 	}
 	if n := len(w.entries("one")); n != before {
 		t.Errorf("a suspended plugin committed %d entries", n-before)
+	}
+	page, err := w.store.Events(t.Context(), events.Position{}, 1000)
+	w.must(err)
+	if slices.ContainsFunc(page.Records, func(r events.Record) bool { return r.PluginID != "" }) {
+		t.Error("a suspended plugin published an event")
+	}
+	w.declared.set(alpha, w.everything())
+	for key, there := range map[string]bool{"kept": true, "late": false} {
+		state, err := w.host.GetState(w.as(alpha), &pluginv1.GetStateRequest{Scope: "instance", Key: key})
+		w.must(err)
+		secret, err := w.host.GetSecret(w.as(alpha), &pluginv1.GetSecretRequest{Key: key})
+		w.must(err)
+		if state.GetFound() != there || secret.GetFound() != there {
+			t.Errorf("once a suspended plugin wrote, the state %s is there: %t, the secret: %t; want %t", key, state.GetFound(), secret.GetFound(), there)
+		}
 	}
 }
 

@@ -21,7 +21,12 @@ import (
 // board is a world with two workspaces, profiles and a repository.
 func board(t *testing.T) *v1World {
 	t.Helper()
-	w := newV1World(t, func(o *options) { o.identity = plugins{} })
+	return boardWith(t)
+}
+
+func boardWith(t *testing.T, change ...func(*options)) *v1World {
+	t.Helper()
+	w := newV1World(t, append(change, func(o *options) { o.identity = plugins{} })...)
 	w.seed("one", 3)
 	w.seed("two", 1)
 	now := w.clock.Now()
@@ -36,6 +41,7 @@ func board(t *testing.T) *v1World {
 				RemoteURL: "https://user:hunter2@example.com/acme/repo.git?token=x", CreatedAt: now,
 			}),
 			tx.Workflow(domain.Workflow{ID: "hidden", Name: "Hidden", Hidden: true, SortOrder: -1, CreatedAt: now, UpdatedAt: now}),
+			tx.Workflow(domain.Workflow{ID: "bare", Name: "Bare", Hidden: true, SortOrder: -1, CreatedAt: now, UpdatedAt: now}),
 			tx.WorkflowStep(domain.WorkflowStep{ID: "hidden-step", WorkflowID: "hidden", Name: "S", Position: 1}),
 			tx.WorkflowStep(domain.WorkflowStep{
 				ID: "limited", WorkflowID: "one-flow", Name: "Limited", Position: 5, WIPLimit: 1, StageType: "review", Color: "red",
@@ -92,6 +98,7 @@ func TestV1TaskTexts(t *testing.T) {
 		{"workflow_id is required: workspace has no workflow to default to", codes.InvalidArgument, func(r *pluginv1.CreateTaskRequest) { r.WorkspaceId, r.WorkflowId = "nowhere", "" }},
 		{"invalid workflow: workflow not found", codes.Unknown, func(r *pluginv1.CreateTaskRequest) { r.WorkflowId = "two-flow" }},
 		{"invalid workflow: workflow step not found: two-todo", codes.Unknown, func(r *pluginv1.CreateTaskRequest) { r.WorkflowStepId = ptr("two-todo") }},
+		{"invalid workflow: workflow has no steps", codes.Unknown, func(r *pluginv1.CreateTaskRequest) { r.WorkflowId, r.WorkflowStepId = "bare", ptr("") }},
 		{"parent task not found: " + taskID("two", 0), codes.Unknown, func(r *pluginv1.CreateTaskRequest) { r.ParentId = ptr(taskID("two", 0)) }},
 		{"repository_id or remote descriptor is required", codes.InvalidArgument, func(r *pluginv1.CreateTaskRequest) { r.Repositories = []*pluginv1.PluginTaskRepository{{}} }},
 		{"repository_id and remote descriptor are mutually exclusive", codes.InvalidArgument, func(r *pluginv1.CreateTaskRequest) {

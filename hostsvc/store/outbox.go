@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/kandev/plugin-host/hostsvc/command"
+	"github.com/kandev/plugin-host/hostsvc/domain"
 	"github.com/kandev/plugin-host/hostsvc/events"
 )
 
@@ -79,11 +81,12 @@ func (s *Store) Events(ctx context.Context, after events.Position, limit int) (e
 }
 
 // scanOutbox reads: 0 for an event, place, id, event_type, workspace_id,
-// installation_id, audit_id, revision, target_id, after_version, event, at.
+// installation_id, audit_id, revision, target_id, after_version, event, at, source.
 func scanOutbox(r Row, at events.Position) events.Record {
 	return events.Record{
 		Position: at, ID: r.Text(3), Type: r.Text(4), WorkspaceID: r.Text(5), InstallationID: r.Text(6), AuditID: r.Text(7),
 		Revision: uint64(r.Int(8)), ResourceID: r.Text(9), ResourceVersion: r.Text(10), Event: r.Text(11), At: nanoTime(r, 12),
+		PluginID: strings.TrimPrefix(r.Text(13), domain.PluginSource("")),
 	}
 }
 
@@ -111,8 +114,11 @@ func (s *Store) EventsSince(ctx context.Context, since time.Time) (events.Positi
 }
 
 // Emit implements command.EmitStore: the event is durable once it returns.
-func (s *Store) Emit(ctx context.Context, e command.Emitted) error {
+func (s *Store) Emit(ctx context.Context, e command.Emitted, allow func() error) error {
 	return s.run(ctx, lockName{name: emittedLock}, false, func(t *tx) error {
+		if err := allow(); err != nil {
+			return err
+		}
 		_, err := t.exec("publish an event", s.outbox.Emit, e.ID, e.InstallationID, e.Source, clean(e.Type), e.Event, e.At.UnixNano())
 		return err
 	})

@@ -48,9 +48,21 @@ func (s *Store) PutSecret(ctx context.Context, secret legacy.Secret, allow func(
 }
 
 // DeleteSecret implements legacy.SecretStore.
-func (s *Store) DeleteSecret(ctx context.Context, installationID, key string) error {
+func (s *Store) DeleteSecret(ctx context.Context, installationID, key string, allow func() error) error {
 	return s.run(ctx, installationLock(installationID), false, func(t *tx) error {
-		_, err := t.exec("remove a secret", `DELETE FROM plugin_secrets WHERE installation_id = $1 AND key = $2`, installationID, key)
+		dead, err := tombstoned(func(row func(Row) error, args ...any) error {
+			return t.query("look up a tombstone", selectTombstone, row, args...)
+		}, installationID)
+		if err != nil {
+			return err
+		}
+		if dead {
+			return legacy.ErrUninstalled
+		}
+		if err := allow(); err != nil {
+			return err
+		}
+		_, err = t.exec("remove a secret", `DELETE FROM plugin_secrets WHERE installation_id = $1 AND key = $2`, installationID, key)
 		return err
 	})
 }

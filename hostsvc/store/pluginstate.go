@@ -107,10 +107,16 @@ func (s *Store) PutState(ctx context.Context, entry domain.PluginState, allow fu
 }
 
 // DeleteState implements legacy.StateStore.
-func (s *Store) DeleteState(ctx context.Context, key legacy.StateKey) error {
+func (s *Store) DeleteState(ctx context.Context, key legacy.StateKey, allow func() error) error {
 	return s.run(ctx, installationLock(key.InstallationID), false, func(t *tx) error {
 		kept, err := t.kept(key)
-		if err != nil || !kept.found {
+		if err != nil {
+			return err
+		}
+		if kept.dead {
+			return legacy.ErrUninstalled
+		}
+		if err := allow(); err != nil || !kept.found {
 			return err
 		}
 		_, err = t.exec("remove an entry of state", `DELETE`+stateAt+` AND key = $4`, key.InstallationID, key.Scope, key.ScopeID, key.Key)

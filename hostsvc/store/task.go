@@ -16,7 +16,7 @@ var (
 		"workspace_id", "id", "workflow_id", "workflow_step_id", "position", "title", "description", "state",
 		"priority", "parent_id", "labels", "external_id", "source", "wip_admitted", "queued_for_step_id", "queued_at",
 		"created_at", "updated_at", "started_at", "completed_at", "archived_at", "version", "ephemeral", "config_mode",
-		"origin", "slot", "details",
+		"origin", "slot", "details", "creator_installation_id",
 	}
 	taskColumns = strings.Join(taskNames[1:], ", ")
 	taskTable   = newVersioned("task", "tasks", taskNames, 2)
@@ -53,6 +53,7 @@ func scanTask(r Row, workspaceID string) (domain.Task, error) {
 		return domain.Task{}, fmt.Errorf("decode the details of task %s: %w", t.ID, err)
 	}
 	d.fill(&t)
+	t.CreatorInstallationID = r.Text(26)
 	return t, nil
 }
 
@@ -109,7 +110,7 @@ func placedAlike(a, b domain.Task) bool {
 		a.ExternalID == b.ExternalID && a.Source == b.Source && a.WIPAdmitted == b.WIPAdmitted &&
 		a.QueuedForStepID == b.QueuedForStepID && a.QueuedAt.Equal(b.QueuedAt) && a.CreatedAt.Equal(b.CreatedAt) &&
 		a.ArchivedAt.Equal(b.ArchivedAt) && a.Ephemeral == b.Ephemeral && a.ConfigMode == b.ConfigMode &&
-		a.Origin == b.Origin && a.ParentID == b.ParentID
+		a.Origin == b.Origin && a.ParentID == b.ParentID && a.CreatorInstallationID == b.CreatorInstallationID
 }
 
 func taskArgs(t domain.Task) ([]any, error) {
@@ -126,6 +127,7 @@ func taskArgs(t domain.Task) ([]any, error) {
 		string(t.Priority), t.ParentID, labels, t.ExternalID, t.Source, flag(t.WIPAdmitted), t.QueuedForStepID,
 		nanos(t.QueuedAt), nanos(t.CreatedAt), nanos(t.UpdatedAt), nanos(t.StartedAt), nanos(t.CompletedAt),
 		nanos(t.ArchivedAt), int64(t.Version), flag(t.Ephemeral), flag(t.ConfigMode), t.Origin, flag(t.HoldsSlot()), details,
+		t.CreatorInstallationID,
 	}, nil
 }
 

@@ -258,7 +258,7 @@ func (b *bench) start(ctx context.Context, engine store.Engine, durable bool) (*
 		NewID: func() string { return uuid.Must(uuid.NewV7()).String() },
 	}
 	config.Events = events.NewHub(events.Config{
-		Store: s, Rows: s, View: view, Legacy: declared{view}, Receipts: receipts, Cursors: cursors, Now: time.Now,
+		Store: s, Rows: s, View: view, Legacy: declared{view}, Plugins: view, Receipts: receipts, Cursors: cursors, Now: time.Now,
 		NewAuditID: uuid.NewString, Log: config.Log, Observer: measured, Limits: events.Limits{Streams: watchers},
 	})
 	server, err := rpc.NewServer(config)

@@ -36,9 +36,8 @@ const (
 	// all that it waits for, and the one to what waits for it.
 	chained  = "cf-task-100"
 	upstream = 81
-	// owned is the first plugin's, its child adopted somebody else's.
-	owned   = "cf-owned"
-	adopted = "cf-owned-adopted"
+	// bearing bears the first plugin's source, and no installation created it.
+	bearing = "cf-bearing"
 
 	foreignTask        = "cf-b-task-000"
 	foreignSession     = "cf-b-session"
@@ -174,10 +173,8 @@ func (k *known) board() {
 		}
 		k.task(t, fields)
 	}
-	k.task(knownTask{knownRow: knownRow{id: owned, workspace: k.workspace, at: began}, state: "TODO", workflow: flow},
+	k.task(knownTask{knownRow: knownRow{id: bearing, workspace: k.workspace, at: began}, state: "TODO", workflow: flow},
 		map[string]any{"workflow_step_id": stepTodo, "source": k.source})
-	k.task(knownTask{knownRow: knownRow{id: adopted, workspace: k.workspace, at: began}, state: "TODO", workflow: flow, parent: owned},
-		map[string]any{"workflow_step_id": stepTodo})
 	const chain = 20
 	for i := chain; i < tasks-1; i++ {
 		k.add("relation", k.workspace, map[string]any{"source_task_id": numbered("task", i), "target_task_id": numbered("task", i+1)})

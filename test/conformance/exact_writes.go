@@ -183,12 +183,12 @@ func (p *probe) endList(ctx context.Context, first *probe, want []string, info *
 	})
 }
 
-func createTaskExact(ctx context.Context, p *probe) {
-	p.writerEnvelope(ctx)
+// placeExactly reads the versions of the workflow and the step to create tasks at, ""
+// where it can't.
+func (p *probe) placeExactly(ctx context.Context) (flowVersion, stepVersion string, a answer) {
 	flows, err := p.host.ListWorkflowsExact(p.caller(ctx), &pluginv1.ListWorkflowsExactRequest{
 		RequestId: requestID, WorkspaceId: p.given.Workspace, Page: &pluginv1.ExactReadPage{Limit: largestPage},
 	})
-	var flowVersion, stepVersion string
 	for err == nil && flowVersion == "" {
 		for _, w := range flows.GetItems() {
 			if w.GetWorkflow().GetId() == flow {
@@ -202,7 +202,10 @@ func createTaskExact(ctx context.Context, p *probe) {
 			Limit: largestPage, Cursor: flows.GetPageInfo().GetNextCursor(), SnapshotVersion: flows.GetPageInfo().GetSnapshotVersion(),
 		}})
 	}
-	steps, stepsErr := p.host.ListWorkflowStepsExact(p.caller(ctx), &pluginv1.ListWorkflowStepsExactRequest{
+	if err != nil {
+		return "", "", answer{flows, err}
+	}
+	steps, err := p.host.ListWorkflowStepsExact(p.caller(ctx), &pluginv1.ListWorkflowStepsExactRequest{
 		RequestId: requestID, WorkspaceId: p.given.Workspace, WorkflowId: flow,
 	})
 	for _, step := range steps.GetItems() {
@@ -210,8 +213,34 @@ func createTaskExact(ctx context.Context, p *probe) {
 			stepVersion = step.GetResourceVersion()
 		}
 	}
-	if err != nil || stepsErr != nil || flowVersion == "" || stepVersion == "" {
-		p.holds("reads the place to create at", answer{flows, err}, fmt.Sprintf("workflow %q, step %q", flowVersion, stepVersion))
+	return flowVersion, stepVersion, answer{steps, err}
+}
+
+// createExactly creates a task by the exact contract as the first installation, below a
+// parent unless that is "". The ID is "" where it wasn't created.
+func (p *probe) createExactly(ctx context.Context, key, parentID string) (id string, a answer) {
+	m := p.cases["CreateTaskExact"].base(p.suite, p.given.Workspace).(*pluginv1.CreateTaskExactRequest) //nolint:forcetypeassert,errcheck // it is the method's
+	m.IdempotencyKey, m.ExternalId = key, key
+	m.ExpectedWorkflowResourceVersion, m.ExpectedWorkflowStepResourceVersion, a = p.placeExactly(ctx)
+	if a.err != nil {
+		return "", a
+	}
+	if parentID != "" {
+		now, err := p.taskNow(ctx, parentID)
+		if err != nil {
+			return "", answer{now, err}
+		}
+		m.Task.ParentId, m.ExpectedParentResourceVersion = &parentID, now.GetResourceVersion()
+	}
+	r, err := p.host.CreateTaskExact(p.caller(ctx), m)
+	return r.GetTask().GetId(), answer{r, err}
+}
+
+func createTaskExact(ctx context.Context, p *probe) {
+	p.writerEnvelope(ctx)
+	flowVersion, stepVersion, read := p.placeExactly(ctx)
+	if flowVersion == "" || stepVersion == "" {
+		p.holds("reads the place to create at", read, fmt.Sprintf("workflow %q, step %q", flowVersion, stepVersion))
 		return
 	}
 	ask := func(change func(*pluginv1.CreateTaskExactRequest)) answer {

@@ -195,7 +195,7 @@ var (
 	}
 )
 
-// install makes the three installations, their pods and tokens, grants and approvals,
+// install makes the four installations, their pods and tokens, grants and approvals,
 // and waits until all of it is in force.
 func (r *liveHost) install() {
 	r.Helper()
@@ -223,6 +223,7 @@ func (r *liveHost) install() {
 			Approvals: map[string][]string{workspace: needed, elsewhere: {"host.v2.read:tasks"}},
 		},
 		{Name: "bare", PluginID: "kandev.bare", Approvals: map[string][]string{}},
+		{Name: "twin", PluginID: "kandev.full", Declares: declared, Writers: writers, Events: events, Approvals: map[string][]string{}},
 	}
 	for i := range r.given.Installations {
 		of := &r.given.Installations[i]

@@ -117,7 +117,7 @@ func (s *suite) method(ctx context.Context, method protoreflect.MethodDescriptor
 		p.enter("has cases", failed, answer{}, "no case is written for this method")
 		return
 	}
-	if !slices.Contains(s.record.Methods.Served, string(method.Name())) {
+	if !s.serves(string(method.Name())) {
 		p.enter("is served", skipped, answer{}, "the Host doesn't declare this method")
 		return
 	}
@@ -133,6 +133,9 @@ func (s *suite) method(ctx context.Context, method protoreflect.MethodDescriptor
 		p.own.run(ctx, p)
 	}
 }
+
+// serves tells whether the Host declares a method.
+func (s *suite) serves(method string) bool { return slices.Contains(s.record.Methods.Served, method) }
 
 // exact tells whether the method is of the exact contract.
 func (p *probe) exact() bool { return proto.HasExtension(p.method.Options(), pluginv1.E_Capability) }

@@ -227,17 +227,55 @@ func sendMessage(ctx context.Context, p *probe) {
 	}
 }
 
-// tree makes a task with a child, both the plugin's.
-func (p *probe) tree(ctx context.Context) (root, leaf string, a answer) {
-	task, a := p.create(ctx, nil)
-	if a.err != nil {
-		return "", "", a
+// tree makes a task with a child, both an installation's own.
+func (p *probe) tree(ctx context.Context, of *installation) (root, leaf string, a answer) {
+	task, err := p.host.CreateTask(as(ctx, of.token), p.newTask(nil))
+	if err != nil {
+		return "", "", answer{task, err}
 	}
-	below, a := p.create(ctx, func(m *pluginv1.CreateTaskRequest) { m.ParentId = proto.String(task.GetId()) })
-	return task.GetId(), below.GetId(), a
+	root = task.GetTask().GetId()
+	below, err := p.host.CreateTask(as(ctx, of.token), p.newTask(func(m *pluginv1.CreateTaskRequest) { m.ParentId = &root }))
+	return root, below.GetTask().GetId(), answer{below, err}
+}
+
+// twin is another installation of the first one's plugin that may write tasks, nil for
+// none.
+func (s *suite) twin() *installation {
+	for i := range s.given.Installations[1:] {
+		of := &s.given.Installations[1+i]
+		if of.PluginID == s.first().PluginID && of.refusalOfV1([]string{"api_write:tasks"}) == "" {
+			return of
+		}
+	}
+	return nil
 }
 
 const notOwned = "capability 'plugin_owned_tasks' not declared"
+
+// others makes the cases of roots that aren't the first installation's own in v1,
+// though most bear a source of it.
+func (p *probe) others(ctx context.Context, ask func(root string) answer) {
+	p.status("a root of somebody else", ask(parent), codes.PermissionDenied, notOwned)
+	p.status("a root that bears its source and that it didn't create", ask(bearing), codes.PermissionDenied, notOwned)
+	const theirs, exact = "a root of another installation of the plugin", "a root that it created by the exact contract"
+	if twin := p.twin(); twin == nil {
+		p.enter(theirs, skipped, answer{}, "the description has no other installation of the plugin that may write tasks")
+	} else if root, _, a := p.tree(ctx, twin); a.err != nil {
+		p.holds(theirs, a, "no tree could be made")
+	} else {
+		p.status(theirs, ask(root), codes.PermissionDenied, notOwned)
+	}
+	if !p.serves("CreateTaskExact") {
+		p.enter(exact, skipped, answer{}, "the Host doesn't declare CreateTaskExact")
+		return
+	}
+	made, a := p.createExactly(ctx, "cf-root-"+string(p.method.Name()), "")
+	if a.err != nil || made == "" {
+		p.holds(exact, a, "no task could be made exactly")
+		return
+	}
+	p.status(exact, ask(made), codes.PermissionDenied, notOwned)
+}
 
 func previewTree(ctx context.Context, p *probe) {
 	preview := func(root string) (*pluginv1.PreviewPluginOwnedTaskTreeResponse, answer) {
@@ -246,9 +284,8 @@ func previewTree(ctx context.Context, p *probe) {
 	}
 	_, a := preview("cf-nothing")
 	p.status("an unknown root", a, codes.NotFound, `task "cf-nothing" not found`)
-	_, a = preview(parent)
-	p.status("a root of somebody else", a, codes.PermissionDenied, notOwned)
-	root, leaf, a := p.tree(ctx)
+	p.others(ctx, func(root string) answer { _, a := preview(root); return a })
+	root, leaf, a := p.tree(ctx, p.first())
 	if a.err == nil {
 		var r *pluginv1.PreviewPluginOwnedTaskTreeResponse
 		r, a = preview(root)
@@ -263,6 +300,38 @@ func previewTree(ctx context.Context, p *probe) {
 	p.holds("its own tree, parents first", a, "no tree could be made")
 }
 
+// notAlone makes the cases of its own trees that hold what isn't its own.
+func (p *probe) notAlone(ctx context.Context, remove func(root string) answer) {
+	const text = "plugin-owned task tree contains adopted or user-owned children; detach them before deleting"
+	const theirs, exact = "its own tree with a task of another installation of the plugin", "its own tree with a task that it created by the exact contract"
+	if twin := p.twin(); twin == nil {
+		p.enter(theirs, skipped, answer{}, "the description has no other installation of the plugin that may write tasks")
+	} else if root, leaf, a := p.tree(ctx, p.first()); a.err != nil {
+		p.holds(theirs, a, "no tree could be made")
+	} else {
+		below, err := p.host.CreateTask(as(ctx, twin.token), p.newTask(func(m *pluginv1.CreateTaskRequest) { m.ParentId = &leaf }))
+		if err != nil {
+			p.holds(theirs, answer{below, err}, "no task could be made below it")
+		} else {
+			p.status(theirs, remove(root), codes.FailedPrecondition, text)
+		}
+	}
+	if !p.serves("CreateTaskExact") {
+		p.enter(exact, skipped, answer{}, "the Host doesn't declare CreateTaskExact")
+		return
+	}
+	root, leaf, a := p.tree(ctx, p.first())
+	if a.err != nil {
+		p.holds(exact, a, "no tree could be made")
+		return
+	}
+	if made, a := p.createExactly(ctx, "cf-below", leaf); a.err != nil || made == "" {
+		p.holds(exact, a, "no task could be made exactly below it")
+		return
+	}
+	p.status(exact, remove(root), codes.FailedPrecondition, text)
+}
+
 func deleteTree(ctx context.Context, p *probe) {
 	remove := func(root string) (*pluginv1.DeletePluginOwnedTaskTreeResponse, answer) {
 		r, err := p.host.DeletePluginOwnedTaskTree(p.caller(ctx), &pluginv1.DeletePluginOwnedTaskTreeRequest{RootTaskId: root})
@@ -275,12 +344,9 @@ func deleteTree(ctx context.Context, p *probe) {
 		}
 		return ""
 	})
-	_, a = remove(parent)
-	p.status("a root of somebody else", a, codes.PermissionDenied, notOwned)
-	_, a = remove(owned)
-	p.status("its own root with somebody else's child", a, codes.FailedPrecondition,
-		"plugin-owned task tree contains adopted or user-owned children; detach them before deleting")
-	root, leaf, a := p.tree(ctx)
+	p.others(ctx, func(root string) answer { _, a := remove(root); return a })
+	p.notAlone(ctx, func(root string) answer { _, a := remove(root); return a })
+	root, leaf, a := p.tree(ctx, p.first())
 	if a.err != nil {
 		p.holds("its own tree, leaves first", a, "no tree could be made")
 		return

@@ -1,5 +1,7 @@
 package view
 
+import "strings"
+
 // Principal is whose pods run under a ServiceAccount, as far as this process
 // sees.
 type Principal struct {
@@ -33,7 +35,9 @@ func (v *View) Principal(namespace, name string) (Principal, bool) {
 // of one can change another.
 func (v *View) renewPrincipals() {
 	principals := make(map[serviceAccount]Principal, len(v.installations))
+	plugins := make(map[string]bool, len(v.installations))
 	for _, installation := range v.installations {
+		plugins[installation.PluginID] = true
 		claimed := serviceAccount{installation.ServiceAccountNamespace, installation.ServiceAccountName}
 		principal := Principal{
 			InstallationID: installation.ID, InstallationName: installation.Name, PluginID: installation.PluginID,
@@ -46,5 +50,16 @@ func (v *View) renewPrincipals() {
 		principals[claimed] = principal
 	}
 	v.principals.Store(&principals)
+	v.plugins.Store(&plugins)
 	v.renewLegacy(principals)
+}
+
+// InstalledPlugin returns the longest ID of an installed plugin that name is, or
+// begins with before a dot; "" for none. It neither blocks nor allocates.
+func (v *View) InstalledPlugin(name string) (pluginID string) {
+	plugins := *v.plugins.Load()
+	for name != "" && !plugins[name] {
+		name = name[:max(strings.LastIndexByte(name, '.'), 0)]
+	}
+	return name
 }

@@ -65,12 +65,13 @@ type Place struct {
 
 // View is safe for concurrent use. Readers never wait for writers.
 type View struct {
-	// cells, principals and legacy are what readers use; they are replaced, never
-	// changed.
+	// cells, principals, legacy and plugins are what readers use; they are replaced,
+	// never changed.
 	cells      atomic.Pointer[map[string]*installationCells]
 	unknown    atomic.Pointer[authority.Observed]
 	principals atomic.Pointer[map[serviceAccount]Principal]
 	legacy     atomic.Pointer[map[string]*authority.Legacy] // by installation ID
+	plugins    atomic.Pointer[map[string]bool]              // by plugin ID
 	freshUntil atomic.Pointer[time.Time]
 	complete   atomic.Uint32
 
@@ -139,6 +140,7 @@ func New(policy authority.Policy) *View {
 	v.cells.Store(&map[string]*installationCells{})
 	v.principals.Store(&map[serviceAccount]Principal{})
 	v.legacy.Store(&map[string]*authority.Legacy{})
+	v.plugins.Store(&map[string]bool{})
 	v.freshUntil.Store(&time.Time{})
 	v.unknown.Store(&authority.Observed{})
 	return v

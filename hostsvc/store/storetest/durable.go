@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/command"
 	"github.com/kandev/plugin-host/hostsvc/domain"
 	"github.com/kandev/plugin-host/hostsvc/journal"
+	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/query"
 	"github.com/kandev/plugin-host/hostsvc/store"
 )
@@ -326,6 +328,60 @@ func testFirstSchema(t *testing.T, d Database) {
 	}
 	if next := w.grant("w"); next.Revision != 4 {
 		t.Errorf("the next revision is %d", next.Revision)
+	}
+}
+
+// Who created the tasks of before is known from the entries of their creation; where
+// there is none, nobody did.
+func testCreators(t *testing.T, d Database) {
+	const before = 10 // schemas that knew no creators
+	engine := d.Open(t)
+	tx, err := engine.Begin(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := fs.Glob(engine.Migrations(), "*.sql")
+	for _, name := range names[:before] {
+		script, unread := fs.ReadFile(engine.Migrations(), name)
+		err = errors.Join(err, unread, tx.Script(string(script)))
+	}
+	err = errors.Join(err, tx.Script(`CREATE TABLE schema_version (version bigint NOT NULL)`))
+	exec := func(text string, args ...any) {
+		_, failed := tx.Exec(text, args...)
+		err = errors.Join(err, failed)
+	}
+	exec(`INSERT INTO schema_version (version) VALUES ($1)`, int64(before))
+	exec(`INSERT INTO store (id, store_id, store_epoch, leader_epoch) VALUES (1, 'the-store', 1, 7)`)
+	for i, task := range []string{"by-v1", "imported"} {
+		exec(`INSERT INTO tasks (workspace_id, id, workflow_id, workflow_step_id, position, title, description, state, priority,
+			parent_id, labels, external_id, source, wip_admitted, queued_for_step_id, version)
+			VALUES ('w', $1, 'f', 's', $2, 'T', '', 'TODO', 'medium', '', '', '', 'plugin:p', 1, '', 9)`, task, int64(i))
+	}
+	for version, entry := range [][2]string{{"task.created", "by-v1"}, {"task.updated", "imported"}, {"task.updated", "by-v1"}} {
+		by := installation
+		if version > 0 {
+			by = "another"
+		}
+		exec(`INSERT INTO journal (workspace_id, version, kind, audit_id, installation_id, revision, method, capability, request_id,
+			command_digest, result, target_id, before_version, after_version, event_type, event, at, previous_hash, hash)
+			VALUES ('w', $1, 'command', 'a', $2, 0, 'M', '', '', $3, 'APPLIED', $4, '', '', $5, '{}', 1, '', '')`,
+			int64(version+1), by, []byte{}, entry[1], entry[0])
+	}
+	if err := errors.Join(err, tx.Commit(), engine.Close()); err != nil {
+		t.Fatal(err)
+	}
+
+	w := openFresh(t, d.Open(t))
+	got := map[string]string{}
+	w.must(w.Legacy().Read(t.Context(), func(s legacy.Snapshot) error {
+		tasks, err := s.AllTasks(legacy.TaskFilter{}, 0, 10)
+		for _, task := range tasks {
+			got[task.ID] = task.CreatorInstallationID
+		}
+		return err
+	}))
+	if want := map[string]string{"by-v1": installation, "imported": ""}; !maps.Equal(got, want) {
+		t.Errorf("the creators are %q, want %q", got, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -36,7 +37,7 @@ func (w *world) emit(name string) {
 	w.t.Helper()
 	w.must(w.Emit(w.t.Context(), command.Emitted{
 		ID: uuid.NewString(), InstallationID: installation, Source: "plugin:p", Type: "plugin.p." + name, Event: `{}`, At: w.now(),
-	}))
+	}, allowed))
 }
 
 func typesOf(records []events.Record) []string {
@@ -60,6 +61,9 @@ func testOutbox(t *testing.T, d Database) {
 	w.must(w.Write(t.Context(), "a", touch("a", taskID(0), "one", "k1")))
 	w.grant("b")
 	w.emit("between")
+	no := errors.New("no")
+	w.wantErr("what isn't allowed", w.Emit(t.Context(), command.Emitted{ID: "no", Type: "plugin.p.no", Event: `{}`, At: w.now()},
+		func() error { return no }), no)
 	w.emit("between")
 	w.must(w.Write(t.Context(), "a", insertTask("a", "t")))
 	want := []string{
@@ -71,7 +75,7 @@ func testOutbox(t *testing.T, d Database) {
 	}
 	first := all[1]
 	if first.ID == "" || first.AuditID != first.ID || first.InstallationID != installation || first.Revision != 1 ||
-		first.ResourceID != taskID(0) || first.Event != `{"a":"ä"}` || !first.At.Equal(time.Date(2026, 1, 1, 0, 0, 0, 1, time.UTC)) {
+		first.ResourceID != taskID(0) || first.PluginID != "" || all[0].PluginID != "p" || first.Event != `{"a":"ä"}` || !first.At.Equal(time.Date(2026, 1, 1, 0, 0, 0, 1, time.UTC)) {
 		t.Errorf("an event reads as %+v", first)
 	}
 	for limit := range 4 {

@@ -45,6 +45,9 @@ func always(legacy.StateWrite) error { return nil }
 
 func alwaysSecret(int) error { return nil }
 
+// allowed allows a write.
+func allowed() error { return nil }
+
 func stateKey(installation, scope, scopeID, key string) legacy.StateKey {
 	return legacy.StateKey{InstallationID: installation, Scope: scope, ScopeID: scopeID, Key: key}
 }
@@ -88,7 +91,7 @@ func testState(t *testing.T, d Database) {
 			},
 			"delete": func(rt *rapid.T) {
 				key := draw(rt)
-				check(w.DeleteState(context.Background(), key))
+				check(w.DeleteState(context.Background(), key, allowed))
 				delete(model, key)
 			},
 			"get": func(rt *rapid.T) {
@@ -201,9 +204,12 @@ func testStateUsage(t *testing.T, d Database) {
 		{func() error { return put("a", 1000, no) }, no, legacy.StateWrite{ValueBytes: frame + 1000, Entries: 2, Bytes: 6 + 2*int64(frame) + 1020}},
 		{func() error { return put("c", 7, no) }, no, legacy.StateWrite{ValueBytes: frame + 7, Entries: 3, Bytes: 9 + 3*int64(frame) + 32}},
 		{func() error {
-			return errors.Join(w.DeleteState(t.Context(), stateKey(installation, "s", "i", "b")),
-				w.DeleteState(t.Context(), stateKey(installation, "s", "i", "b")), put("d", 0, nil))
+			return errors.Join(w.DeleteState(t.Context(), stateKey(installation, "s", "i", "b"), allowed),
+				w.DeleteState(t.Context(), stateKey(installation, "s", "i", "b"), allowed), put("d", 0, nil))
 		}, nil, legacy.StateWrite{ValueBytes: frame, Entries: 2, Bytes: 6 + 2*int64(frame) + 5}},
+		{func() error {
+			return w.DeleteState(t.Context(), stateKey(installation, "s", "i", "a"), func() error { return no })
+		}, no, legacy.StateWrite{ValueBytes: frame, Entries: 2, Bytes: 6 + 2*int64(frame) + 5}},
 	} {
 		if err := step.do(); !errors.Is(err, step.want) || last != step.says {
 			t.Errorf("a write comes to %+v, %v; want %+v, %v", last, err, step.says, step.want)
@@ -241,12 +247,14 @@ func testSecrets(t *testing.T, d Database) {
 	put("a", "k", "4", 2)
 	wants("a", "k", "4")
 	wants("b", "k", "3")
-	w.must(w.DeleteSecret(t.Context(), "a", "k"))
-	w.must(w.DeleteSecret(t.Context(), "a", "k"))
+	no := errors.New("no")
+	w.wantErr("a removal that isn't allowed", w.DeleteSecret(t.Context(), "a", "k", func() error { return no }), no)
+	wants("a", "k", "4")
+	w.must(w.DeleteSecret(t.Context(), "a", "k", allowed))
+	w.must(w.DeleteSecret(t.Context(), "a", "k", allowed))
 	wants("a", "k", "")
 	wants("a", "l", "2")
 	wants("b", "k", "3")
-	no := errors.New("no")
 	w.wantErr("a write that isn't allowed", w.PutSecret(t.Context(), legacy.Secret{InstallationID: "a", Key: "k", Sealed: []byte("5")},
 		func(int) error { return no }), no)
 	wants("a", "k", "")
@@ -313,8 +321,8 @@ func testPurge(t *testing.T, d Database) {
 	w.must(w.Tombstone(ctx, old))
 	w.wantErr("a write after the uninstall", w.PutState(ctx, domain.PluginState{InstallationID: old, Key: "k"}, always), legacy.ErrUninstalled)
 	w.wantErr("a secret after the uninstall", w.PutSecret(ctx, legacy.Secret{InstallationID: old, Key: "k"}, alwaysSecret), legacy.ErrUninstalled)
-	w.must(w.DeleteState(ctx, stateKey(old, "instance", "", "k")))
-	w.must(w.DeleteSecret(ctx, old, "k"))
+	w.wantErr("a removal after the uninstall", w.DeleteState(ctx, stateKey(old, "instance", "", "k"), allowed), legacy.ErrUninstalled)
+	w.wantErr("a secret's removal after it", w.DeleteSecret(ctx, old, "k", allowed), legacy.ErrUninstalled)
 	// The same plugin, installed again.
 	anew, err := w.RecordInstallation(ctx, "uid-2", "standup")
 	w.must(err)

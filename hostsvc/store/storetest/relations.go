@@ -25,7 +25,7 @@ func fullTask(workspace string) domain.Task {
 	return domain.Task{
 		ID: "full", WorkspaceID: workspace, WorkflowID: "flow-1", WorkflowStepID: step, Position: 3, Title: "T", Description: "D",
 		State: domain.TaskReview, Priority: domain.PriorityHigh, ParentID: taskID(0), Labels: []string{"l"}, ExternalID: "e",
-		Source: "plugin:p", Identifier: "K-1", Origin: "user", Ephemeral: true, ConfigMode: true, Autopilot: true, ProjectID: "proj",
+		Source: "plugin:p", CreatorInstallationID: installation, Identifier: "K-1", Origin: "user", Ephemeral: true, ConfigMode: true, Autopilot: true, ProjectID: "proj",
 		AssigneeUserID: "u", AssigneeAgentProfileID: "a", StartWhenUnblocked: true,
 		Repositories: []domain.TaskRepository{{ID: "tr", RepositoryID: "r", BaseBranch: "main", CheckoutBranch: "b", Position: 1}},
 		PullRequests: []domain.TaskPullRequest{{

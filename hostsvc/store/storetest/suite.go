@@ -120,6 +120,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"RestartKeepsEverything", testRestart},
 		{"CrashLosesNothingAnswered", testCrash},
 		{"FirstSchemaIsBroughtUpToDate", testFirstSchema},
+		{"CreatorsOfBeforeAreFound", testCreators},
 		{"NewerSchemaIsRefused", testNewerSchema},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, fresh(t)) })

@@ -247,6 +247,7 @@ var adopter = taskID(0)
 func loadTask(at time.Time, i int) domain.Task {
 	t := task("w", taskID(i), int32(i))
 	t.WorkflowID, t.WorkflowStepID, t.Source = "w-flow", "w-done", domain.PluginSource(plugin.PluginID)
+	t.CreatorInstallationID = plugin.InstallationID
 	group := i / loadGroup
 	switch {
 	case i%100 == 3:
