@@ -24,6 +24,10 @@ type Envelope struct {
 	// feature that is not served, a request beyond its bound, a call beyond
 	// the caller's share. It answers after the envelope's own faults.
 	Fault *Refusal
+
+	// implicit are the fields that the Host filled in, see Completed.
+	implicit []string
+	granted  func() bool
 }
 
 // Guard is a writer's statement about pending transitions of its target
@@ -32,6 +36,9 @@ type Guard struct {
 	ExpectNone bool
 	Named      *NamedTransition
 }
+
+// absent: it states nothing.
+func (g *Guard) absent() bool { return g == nil || !g.ExpectNone && g.Named == nil }
 
 // NamedTransition names the pending transition that the caller expects.
 type NamedTransition struct {
@@ -65,6 +72,9 @@ type Method struct {
 	// Capability is the one that authorises it.
 	Capability contract.Capability
 	Writer     bool
+	// Added are the fields of its request that the shipped one doesn't have, by
+	// name.
+	Added []string
 }
 
 // Call returns the part that the authorisation depends on.
@@ -74,7 +84,9 @@ func (e Envelope) Call(m Method) authority.Call {
 
 // CheckShape returns the first fault of an envelope, or nil. Writers must give
 // a revision, an idempotency key and a guard; readers may omit the revision.
-func (e Envelope) CheckShape(m Method) *Refusal {
+func (e Envelope) CheckShape(m Method) *Refusal { return e.OfItsShape(m, e.checkShape(m)) }
+
+func (e Envelope) checkShape(m Method) *Refusal {
 	for _, id := range []struct{ field, value string }{
 		{"request_id", e.RequestID}, {"workspace_id", e.WorkspaceID},
 	} {
@@ -125,8 +137,8 @@ func (e Envelope) Recordable() Envelope {
 
 func (e Envelope) checkGuard() *Refusal {
 	switch {
-	case e.Guard == nil, !e.Guard.ExpectNone && e.Guard.Named == nil:
-		return missing("guard")
+	case e.Guard.absent():
+		return missing(implicitGuard)
 	case e.Guard.Named == nil:
 		return nil
 	case e.Guard.ExpectNone:

@@ -15,7 +15,8 @@ import (
 
 // Store is the part of the store that commands run on.
 type Store interface {
-	// AuthorityRow reads one row outside any lock; nil when there is none.
+	// AuthorityRow reads one row outside any lock; nil when there is none, or none that
+	// was ever in force: the two must take the same way (I14).
 	AuthorityRow(ctx context.Context, key authority.Key) (*authority.Row, error)
 	// Write runs fn under the exclusive lock of a workspace, in a transaction
 	// that it may share with other commands of the same workspace, and returns
@@ -139,7 +140,7 @@ func (x *Executor) check(m admission.Method, env admission.Envelope, cmd Command
 	if refusal := env.CheckShape(m); refusal != nil {
 		return contract.Digest{}, refusal
 	}
-	if refusal := cmd.Check(); refusal != nil {
+	if refusal := env.OfItsShape(m, cmd.Check()); refusal != nil {
 		return contract.Digest{}, refusal
 	}
 	digest, err := contract.CanonicalDigest(struct {
@@ -160,7 +161,7 @@ func (x *Executor) receipt(installationID string, m admission.Method, env admiss
 	return journal.Receipt{
 		AuditID: x.NewAuditID(), InstallationID: installationID, WorkspaceID: env.WorkspaceID, Method: m.Name,
 		Capability: m.Capability.String(), RequestID: env.RequestID, IdempotencyKey: env.IdempotencyKey,
-		RequestDigest: digest.String(), Provenance: env.Provenance.Record(), At: x.Now(),
+		RequestDigest: digest.String(), Provenance: env.Provenance.Record(), Implicit: env.Implicit(), At: x.Now(),
 	}
 }
 
@@ -202,6 +203,9 @@ type replay struct {
 func (*replay) Error() string { return "the command was committed before" }
 
 func (x *Executor) commit(tx Tx, key authority.Key, m admission.Method, env admission.Envelope, cmd Command, digest contract.Digest, result *Result) error {
+	if refusal := env.CheckImplicit(); refusal != nil {
+		return refusal
+	}
 	row, err := tx.AuthorityRow(key)
 	if err != nil {
 		return fmt.Errorf("read authority under the lock: %w", err)
@@ -240,7 +244,7 @@ func (x *Executor) commit(tx Tx, key authority.Key, m admission.Method, env admi
 		WorkspaceID: env.WorkspaceID, Version: tx.Version(), Kind: journal.KindCommand, AuditID: result.AuditID,
 		InstallationID: key.InstallationID, Revision: row.Revision, Method: m.Name, Capability: m.Capability.String(),
 		RequestID: env.RequestID, IdempotencyKey: env.IdempotencyKey, CommandDigest: digest, Result: effect.State,
-		TargetID: effect.TargetID, Before: effect.Before, After: effect.After, At: now,
+		TargetID: effect.TargetID, Before: effect.Before, After: effect.After, Implicit: env.Implicit(), At: now,
 	}
 	if effect.EventType != "" {
 		if err := describe(&result.Entry, effect); err != nil {

@@ -37,6 +37,7 @@ func (r *Receipt) AppendJSON(to []byte) []byte {
 		to = appendString(to, p.GenerationTokenDigest)
 		to = append(to, '}')
 	}
+	to = appendMember(to, `,"implicit":`, r.Implicit)
 	to = append(to, `,"at":"`...)
 	to = r.At.AppendFormat(to, time.RFC3339Nano)
 	return append(to, '"', '}')

@@ -55,7 +55,11 @@ type Entry struct {
 	// JSON.
 	EventType string
 	Event     string
-	At        time.Time
+	// Implicit names the fields of a command that the caller left out and the Host
+	// filled in, with a comma between them; "" for none, as in every entry of before
+	// there were any.
+	Implicit string
+	At       time.Time
 	// PreviousHash and Hash chain the entry.
 	PreviousHash string
 	Hash         string
@@ -77,6 +81,11 @@ func (e Entry) Link(previous string) Entry {
 	sum.number(uint64(e.Version))
 	sum.number(e.Revision)
 	sum.number(uint64(e.At.UnixNano())) // any bijection will do
+	if e.Implicit != "" {
+		// The others hash as they did before there was this field: no two entries read
+		// the same, because this one is longer.
+		sum.text(e.Implicit)
+	}
 	e.Hash = sum.hex()
 	return e
 }

@@ -24,7 +24,10 @@ type Receipt struct {
 	Snapshot string `json:"snapshot,omitempty"`
 	// Provenance is set for a call that claimed an agent's execution.
 	Provenance *Provenance `json:"provenance,omitempty"`
-	At         time.Time   `json:"at"`
+	// Implicit names the fields that the caller left out and the Host filled in,
+	// with a comma between them.
+	Implicit string    `json:"implicit,omitempty"`
+	At       time.Time `json:"at"`
 }
 
 // Provenance is the managed execution that a call claims to come from. The

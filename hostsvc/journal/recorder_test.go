@@ -26,7 +26,7 @@ func TestReceiptEncodesAsTheLibraryDoes(t *testing.T) {
 			Revision: rapid.Uint64().Draw(t, "revision"), Method: text.Draw(t, "method"), Capability: text.Draw(t, "capability"),
 			RequestID: text.Draw(t, "request"), IdempotencyKey: text.Draw(t, "key"), RequestDigest: text.Draw(t, "digest"),
 			Result: contract.State(text.Draw(t, "result")), Reason: contract.Reason(text.Draw(t, "reason")),
-			Snapshot: text.Draw(t, "snapshot"),
+			Snapshot: text.Draw(t, "snapshot"), Implicit: text.Draw(t, "implicit"),
 			At: time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "s"), rapid.Int64Range(0, 999999999).Draw(t, "ns")).
 				In(rapid.SampledFrom([]*time.Location{time.UTC, time.FixedZone("", 19800)}).Draw(t, "zone")),
 		}

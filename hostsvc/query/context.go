@@ -49,7 +49,7 @@ func (r *Reader) Context(ctx context.Context, installationID string, env admissi
 	var out CapabilityContext
 	record := journal.Receipt{
 		AuditID: r.NewAuditID(), InstallationID: installationID, WorkspaceID: env.WorkspaceID,
-		Method: "GetCapabilityContext", RequestID: env.RequestID, Result: contract.StateApplied, At: r.Now(),
+		Method: "GetCapabilityContext", RequestID: env.RequestID, Result: contract.StateApplied, Implicit: env.Implicit(), At: r.Now(),
 	}
 	refusal := checkContext(env)
 	if refusal == nil {

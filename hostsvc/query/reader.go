@@ -75,7 +75,7 @@ func read[T any](ctx context.Context, r *Reader, installationID string, m admiss
 	record := journal.Receipt{
 		AuditID: r.NewAuditID(), InstallationID: installationID, WorkspaceID: env.WorkspaceID, Method: m.Name,
 		Capability: m.Capability.String(), RequestID: env.RequestID, RequestDigest: digest,
-		Result: contract.StateApplied, At: r.Now(),
+		Result: contract.StateApplied, Implicit: env.Implicit(), At: r.Now(),
 	}
 	refusal := env.CheckShape(m)
 	if refusal == nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -38,6 +39,9 @@ type call struct {
 	declared contract.LegacySet
 	// still is whether what it calls is still allowed.
 	still func() error
+	// compatible tells whether the installation may leave out now what the first
+	// plugins didn't send.
+	compatible func() bool
 	// crowded: the installation has its share of calls in flight already.
 	crowded bool
 	flight  *flight
@@ -69,7 +73,7 @@ func requestOf(ctx context.Context, message proto.Message) request {
 	if !ok || c.method.legacy {
 		panic("an exact call came past the door")
 	}
-	env := c.method.envelope(message)
+	env := c.method.envelope(message).Completed(c.method.Method, c.compatible, uuid.NewString)
 	switch {
 	case c.crowded:
 		env.Fault = admission.Unavailable()
@@ -253,6 +257,7 @@ func (d *door) enter(ctx context.Context, row *method) (context.Context, *call, 
 		return nil, nil, d.unknown(ctx, row, err)
 	}
 	c := &call{principal: principal, method: row, begun: begun}
+	c.compatible = func() bool { return admission.ImplicitExpectNone(d.legacy.Legacy(principal.InstallationID), d.now()) }
 	c.flight, c.crowded = d.crowd.enter(principal.InstallationID)
 	return context.WithValue(d.begin(ctx, c), callKey{}, c), c, nil
 }

@@ -76,6 +76,7 @@ func commandResult(result command.Result) *pluginv1.HostCommandResult {
 			// One journal row is the receipt and the record of the operation.
 			ReceiptId: entry.AuditID, OperationId: entry.AuditID, Status: first, TargetId: entry.TargetID,
 			ResourceVersion: entry.After, ApprovalRevision: entry.Revision, CreatedAt: at, UpdatedAt: at,
+			ImplicitFields: implicitFields(entry.Implicit),
 		},
 	}
 }
@@ -107,8 +108,16 @@ func (r request) receipt(receipt query.Receipt, observedAt string) *pluginv1.Hos
 	return &pluginv1.HostReadReceipt{
 		InstallationId: r.installationID, WorkspaceId: receipt.WorkspaceID, CapabilityRevision: receipt.Revision,
 		RequestId: receipt.RequestID, SnapshotVersion: receipt.Snapshot, ObservedAt: observedAt,
-		AuditId: receipt.AuditID,
+		AuditId: receipt.AuditID, ImplicitFields: implicitFields(r.envelope.Implicit()),
 	}
+}
+
+// implicitFields are the fields of a record's text, nil for none.
+func implicitFields(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
 }
 
 // shippedTexts are the status texts that plugins in the field know, where they

@@ -333,7 +333,7 @@ var (
 )
 
 // namesIn are the fields of a request that take names of what a workspace has.
-func namesIn(t *testing.T, of protoreflect.MessageDescriptor) (fields []leaf, all []leaf) {
+func namesIn(t *testing.T, of protoreflect.MessageDescriptor) (fields, all []leaf) {
 	t.Helper()
 	all = leaves(of, "", func(root protoreflect.Message) protoreflect.Message { return root })
 	for _, field := range all {

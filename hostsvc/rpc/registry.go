@@ -31,6 +31,10 @@ type method struct {
 	response protoreflect.MessageType
 }
 
+// firstAdded is the first number of a field that this contract adds to a shipped
+// message (host contract, "One wire for three worlds").
+const firstAdded = 100
+
 // registry knows every RPC of a service by its full method, "/service/name".
 type registry struct {
 	methods map[string]*method
@@ -87,7 +91,11 @@ func newMethod(descriptor protoreflect.MethodDescriptor) (*method, error) {
 		return nil, fmt.Errorf("find the type of its request: %w", err)
 	}
 	for i := range descriptor.Input().Fields().Len() {
-		row.nested = row.nested || descriptor.Input().Fields().Get(i).Message() != nil
+		field := descriptor.Input().Fields().Get(i)
+		row.nested = row.nested || field.Message() != nil
+		if field.Number() >= firstAdded {
+			row.Added = append(row.Added, string(field.Name()))
+		}
 	}
 	if err := row.checkRequest(request.New().Interface()); err != nil {
 		return nil, err

@@ -12,18 +12,18 @@ import (
 var insertEntryRow = insert("journal", []string{
 	"workspace_id", "version", "kind", "audit_id", "installation_id", "revision", "method", "capability", "request_id",
 	"idempotency_key", "command_digest", "result", "target_id", "before_version", "after_version", "event_type",
-	"event", "at", "previous_hash", "hash",
+	"event", "at", "previous_hash", "hash", "implicit",
 })
 
 const entryColumns = `version, kind, audit_id, installation_id, revision, method, capability, request_id,
 	COALESCE(idempotency_key, ''), command_digest, result, target_id, before_version, after_version, event_type, event,
-	at, previous_hash, hash`
+	at, previous_hash, hash, implicit`
 
 func (t *tx) insertEntry(e journal.Entry) error {
 	return t.later(nil, "append to the journal", insertEntryRow, e.WorkspaceID, int64(e.Version), string(e.Kind), e.AuditID,
 		e.InstallationID, int64(e.Revision), e.Method, e.Capability, e.RequestID, nullable(e.IdempotencyKey),
 		e.CommandDigest[:], string(e.Result), e.TargetID, e.Before, e.After, e.EventType, e.Event, e.At.UnixNano(),
-		e.PreviousHash, e.Hash)
+		e.PreviousHash, e.Hash, e.Implicit)
 }
 
 func scanEntry(r Row, workspaceID string) (journal.Entry, error) {
@@ -32,7 +32,7 @@ func scanEntry(r Row, workspaceID string) (journal.Entry, error) {
 		InstallationID: r.Text(3), Revision: uint64(r.Int(4)), Method: r.Text(5), Capability: r.Text(6),
 		RequestID: r.Text(7), IdempotencyKey: r.Text(8), Result: contract.State(r.Text(10)), TargetID: r.Text(11),
 		Before: r.Text(12), After: r.Text(13), EventType: r.Text(14), Event: r.Text(15), At: nanoTime(r, 16),
-		PreviousHash: r.Text(17), Hash: r.Text(18),
+		PreviousHash: r.Text(17), Hash: r.Text(18), Implicit: r.Text(19),
 	}
 	if n := copy(e.CommandDigest[:], r.Bytes(9)); n != len(e.CommandDigest) {
 		return journal.Entry{}, fmt.Errorf("the command digest of entry %d has %d bytes", e.Version, n)

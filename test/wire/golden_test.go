@@ -296,6 +296,15 @@ func TestAddedBytesKeepTheirNumbers(t *testing.T) {
 		equal(t, "message", got.GetMessage(), "Later.")
 		equal(t, "result_resource_version", got.GetResultResourceVersion(), "v9")
 	})
+	t.Run("receipts", func(t *testing.T) {
+		golden := join(text(110, "request_id"), text(110, "guard"))
+		written := &pluginv1.HostCommandReceipt{}
+		roundTrip(t, golden, written)
+		equal(t, "implicit_fields", strings.Join(written.GetImplicitFields(), " "), "request_id guard")
+		read := &pluginv1.HostReadReceipt{}
+		roundTrip(t, golden, read)
+		equal(t, "implicit_fields", strings.Join(read.GetImplicitFields(), " "), "request_id guard")
+	})
 	t.Run("context", func(t *testing.T) {
 		golden := join(text(103, "audit"), nested(110, text(1, "ws-1"), text(2, "host.v2.read:tasks"), text(3, "digest"), text(4, "active"), number(100, 12)),
 			text(111, "2"), number(112, 77))

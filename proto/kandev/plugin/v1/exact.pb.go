@@ -144,9 +144,13 @@ type HostCommandReceipt struct {
 	CreatedAt string `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// updated_at is the instant the receipt last changed; equal to created_at
 	// for a command that is done in one transaction. Timestamp.
-	UpdatedAt     string `protobuf:"bytes,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	UpdatedAt string `protobuf:"bytes,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// implicit_fields are the fields that the request left out and the Host filled
+	// in ("guard", "request_id"), as the grant
+	// spec.compatibility.implicitExpectNone lets it. Empty: none.
+	ImplicitFields []string `protobuf:"bytes,110,rep,name=implicit_fields,json=implicitFields,proto3" json:"implicit_fields,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *HostCommandReceipt) Reset() {
@@ -233,6 +237,13 @@ func (x *HostCommandReceipt) GetUpdatedAt() string {
 		return x.UpdatedAt
 	}
 	return ""
+}
+
+func (x *HostCommandReceipt) GetImplicitFields() []string {
+	if x != nil {
+		return x.ImplicitFields
+	}
+	return nil
 }
 
 // HostCommandResult is the typed answer of every exact method: the body's
@@ -374,9 +385,13 @@ type HostReadReceipt struct {
 	// observed_at is when the Host answered. Timestamp.
 	ObservedAt string `protobuf:"bytes,6,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
 	// audit_id identifies the audit record of this read.
-	AuditId       string `protobuf:"bytes,103,opt,name=audit_id,json=auditId,proto3" json:"audit_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AuditId string `protobuf:"bytes,103,opt,name=audit_id,json=auditId,proto3" json:"audit_id,omitempty"`
+	// implicit_fields are the fields that the request left out and the Host filled
+	// in ("request_id"), as the grant spec.compatibility.implicitExpectNone lets
+	// it. Empty: none.
+	ImplicitFields []string `protobuf:"bytes,110,rep,name=implicit_fields,json=implicitFields,proto3" json:"implicit_fields,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *HostReadReceipt) Reset() {
@@ -456,6 +471,13 @@ func (x *HostReadReceipt) GetAuditId() string {
 		return x.AuditId
 	}
 	return ""
+}
+
+func (x *HostReadReceipt) GetImplicitFields() []string {
+	if x != nil {
+		return x.ImplicitFields
+	}
+	return nil
 }
 
 // ExactReadPage asks for one page of a snapshot-bound list (I10).
@@ -615,8 +637,9 @@ func (x *ExactReadPageInfo) GetReceipt() *HostReadReceipt {
 // PendingTransitionGuard states what a writer believes about queued moves of
 // its target. It is checked in the transaction of the effect (I8), so no move
 // can slip in between reading and writing. Every exact writer requires one:
-// absent, or with nothing set, is INVALID/MISSING_EXACT_FIELD. A guard that
-// doesn't hold is CONFLICT/PENDING_TRANSITION_CONFLICT.
+// absent, or with nothing set, is INVALID/MISSING_EXACT_FIELD, unless a human
+// granted the installation spec.compatibility.implicitExpectNone: then it is
+// expect_none. A guard that doesn't hold is CONFLICT/PENDING_TRANSITION_CONFLICT.
 type PendingTransitionGuard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// expectation holds exactly one of the two statements.
@@ -869,7 +892,7 @@ var File_kandev_plugin_v1_exact_proto protoreflect.FileDescriptor
 
 const file_kandev_plugin_v1_exact_proto_rawDesc = "" +
 	"\n" +
-	"\x1ckandev/plugin/v1/exact.proto\x12\x10kandev.plugin.v1\"\xc6\x02\n" +
+	"\x1ckandev/plugin/v1/exact.proto\x12\x10kandev.plugin.v1\"\xef\x02\n" +
 	"\x12HostCommandReceipt\x12\x1d\n" +
 	"\n" +
 	"receipt_id\x18\x01 \x01(\tR\treceiptId\x12!\n" +
@@ -881,7 +904,8 @@ const file_kandev_plugin_v1_exact_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\a \x01(\tR\tcreatedAt\x12\x1d\n" +
 	"\n" +
-	"updated_at\x18\b \x01(\tR\tupdatedAt\"\xd1\x02\n" +
+	"updated_at\x18\b \x01(\tR\tupdatedAt\x12'\n" +
+	"\x0fimplicit_fields\x18n \x03(\tR\x0eimplicitFields\"\xd1\x02\n" +
 	"\x11HostCommandResult\x12;\n" +
 	"\x06status\x18\x01 \x01(\x0e2#.kandev.plugin.v1.HostCommandStatusR\x06status\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12>\n" +
@@ -890,7 +914,7 @@ const file_kandev_plugin_v1_exact_proto_rawDesc = "" +
 	"\x0eretry_after_ms\x18h \x01(\rR\fretryAfterMs\x12\x14\n" +
 	"\x05field\x18i \x01(\tR\x05field\x12\x18\n" +
 	"\amessage\x18j \x01(\tR\amessage\x126\n" +
-	"\x17result_resource_version\x18k \x01(\tR\x15resultResourceVersion\"\x94\x02\n" +
+	"\x17result_resource_version\x18k \x01(\tR\x15resultResourceVersion\"\xbd\x02\n" +
 	"\x0fHostReadReceipt\x12'\n" +
 	"\x0finstallation_id\x18\x01 \x01(\tR\x0einstallationId\x12!\n" +
 	"\fworkspace_id\x18\x02 \x01(\tR\vworkspaceId\x12/\n" +
@@ -900,7 +924,8 @@ const file_kandev_plugin_v1_exact_proto_rawDesc = "" +
 	"\x10snapshot_version\x18\x05 \x01(\tR\x0fsnapshotVersion\x12\x1f\n" +
 	"\vobserved_at\x18\x06 \x01(\tR\n" +
 	"observedAt\x12\x19\n" +
-	"\baudit_id\x18g \x01(\tR\aauditId\"h\n" +
+	"\baudit_id\x18g \x01(\tR\aauditId\x12'\n" +
+	"\x0fimplicit_fields\x18n \x03(\tR\x0eimplicitFields\"h\n" +
 	"\rExactReadPage\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12)\n" +
