@@ -137,9 +137,11 @@ func (c *comparison) list(ctx context.Context, kind schema.GroupVersionKind, fn 
 
 func (c *comparison) readInstallations(ctx context.Context) error {
 	var all v1alpha1.PluginInstallationList
+	begun := c.rounds.now()
 	if err := c.live.List(ctx, &all); err != nil {
 		return fmt.Errorf("list the installations: %w", err)
 	}
+	c.refreshed(begun, all.Items)
 	claims := map[v1alpha1.ServiceAccountReference][]v1alpha1.PluginInstallation{}
 	account := func(o *v1alpha1.PluginInstallation) v1alpha1.ServiceAccountReference {
 		return v1alpha1.ServiceAccountReference{Namespace: o.Spec.ServiceAccountRef.Namespace, Name: o.Spec.ServiceAccountRef.Name}

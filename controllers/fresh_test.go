@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -15,6 +16,15 @@ import (
 // What v1 calls may do is fresh only as far as a live read and the watch agree, on
 // every replica by itself.
 func TestI6_V1IsFreshOnceAReadAndTheWatchAgree(t *testing.T) {
+	for name, read := range map[string]func(*rounds, context.Context) error{
+		"a read of its own": (*rounds).refresh, "a whole round": (*rounds).compare,
+	} {
+		t.Run(name, func(t *testing.T) { freshBy(t, read) })
+	}
+}
+
+func freshBy(t *testing.T, read func(*rounds, context.Context) error) {
+	t.Helper()
 	w := newWorld(t)
 	w.installation.Generation = 1
 	w.installation.Spec.Manifest.Legacy = &v1alpha1.LegacyManifest{APIRead: []v1alpha1.LegacyReadResource{"tasks"}}
@@ -25,7 +35,7 @@ func TestI6_V1IsFreshOnceAReadAndTheWatchAgree(t *testing.T) {
 
 	fresh := func() bool {
 		t.Helper()
-		if err := r.refresh(t.Context()); err != nil {
+		if err := read(r, t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		legacy := r.view.Legacy("i")

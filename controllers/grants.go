@@ -76,6 +76,7 @@ func (p *proof) load(ctx context.Context) (record, map[string]int64, error) {
 	p.grants.Learn(maps.Clone(r.grants))
 	p.mu.Unlock()
 	p.granted()
+	p.loaded.Store(true)
 	return r, distrusted, nil
 }
 

@@ -89,6 +89,8 @@ type proof struct {
 	recording sync.Mutex
 	// loading is held by who reads it.
 	loading sync.Mutex
+	// loaded: it was read once.
+	loaded atomic.Bool
 
 	mu sync.Mutex
 	// arrived: they were in force once. losses counts the attempts before that.

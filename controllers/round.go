@@ -37,7 +37,8 @@ type rounds struct {
 	marks     *marks
 	leader    *leader
 	passes    *requests[authority.Key]
-	// settle looks for what the leader has settled of the grants of compatibility.
+	// settle looks for what the leader has settled of the grants of compatibility. It
+	// comes before v1 calls can be fresh.
 	settle func(context.Context) error
 	// uninstalls are the IDs of installations that may be gone.
 	uninstalls *requests[string]
@@ -144,11 +145,8 @@ func (r *rounds) turn(ctx context.Context) error {
 	if err := r.settle(ctx); err != nil {
 		return err
 	}
-	if err := r.refresh(ctx); err != nil {
-		return err
-	}
 	if !leads && round.LeasedUntil.Sub(round.Begun) > r.life-r.every*3/2 {
-		return nil // another replica's rounds come in time
+		return r.refresh(ctx) // another replica's rounds come in time
 	}
 	if err := r.compare(ctx); err != nil {
 		return err

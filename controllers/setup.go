@@ -191,7 +191,8 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 		every: o.RoundEvery, life: o.LeaseLife, now: o.Now, log: log.WithName("rounds"),
 	}
 	fresh.settle = func(ctx context.Context) error {
-		if !views.unsettled() {
+		// A restarted process must not take what was granted for unknown.
+		if admitted.loaded.Load() && !views.unsettled() {
 			return nil
 		}
 		_, _, err := admitted.load(ctx)

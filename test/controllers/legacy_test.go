@@ -199,7 +199,17 @@ var _ = Describe("I12: while an admission policy is not in force, a grant of com
 		Expect(s.byV1(ctx, h, writeByV1)).To(notGranted)
 		Expect(stays.byV1(ctx, h, writeByV1)).To(BeNil())
 
-		By("another process that finds a forged one, and the policies back")
+		By("another process, which never takes what was granted for anything else")
+		h.kill()
+		h = start(db)
+		Eventually(func(g Gomega) {
+			refusal := stays.byV1(ctx, h, writeByV1)
+			Expect(refusal == nil || refusal.Unavailable).To(BeTrue(), "%v", refusal)
+			g.Expect(refusal).To(BeNil())
+		}).WithPolling(time.Millisecond).Should(Succeed())
+		s.unchecked(ctx, "legacyWriters[tasks]", "implicitExpectNone")
+
+		By("another one that finds the policies back")
 		h.kill()
 		forged := newScene(ctx, readTasks)
 		restoreNow(ctx)
