@@ -335,7 +335,12 @@ func (r *recorder) condition(about corev1.ObjectReference, c *metav1.Condition, 
 }
 
 func (r *recorder) turn(about corev1.ObjectReference, warn bool, c *metav1.Condition, reason, action, text string) {
-	note := r.note(about, warn, reason, action, text, c.Type, c.Reason, strconv.FormatInt(c.ObservedGeneration, 10), c.LastTransitionTime.UTC().String())
+	identity := []string{c.Type, c.Reason, strconv.FormatInt(c.ObservedGeneration, 10), c.LastTransitionTime.UTC().String()}
+	if c.Reason == v1alpha1.ReasonUnresolved {
+		// What is missing next is another matter, though nothing was ready in between.
+		identity = append(identity, c.Message)
+	}
+	note := r.note(about, warn, reason, action, text, identity...)
 	r.add(note.Namespace+"/"+note.Name, func(context.Context) (*eventsv1.Event, error) { return note, nil })
 }
 

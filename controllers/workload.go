@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -125,6 +127,26 @@ func (r *workloadReconciler) refusedBy(object *v1alpha1.PluginInstallation, err 
 	default:
 		return err
 	}
+}
+
+// unresolved says what a pod names and can't get, "" for nothing.
+func unresolved(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		// The scheduler has no reason of its own for a claim.
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(strings.ToLower(c.Message), "persistentvolumeclaim") {
+			return c.Message
+		}
+	}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if s.State.Waiting == nil {
+			continue
+		}
+		switch s.State.Waiting.Reason {
+		case "CreateContainerConfigError", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
+			return s.State.Waiting.Reason + ": " + s.State.Waiting.Message
+		}
+	}
+	return ""
 }
 
 // workloadReady is what a deployment says of its pod.

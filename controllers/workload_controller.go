@@ -167,6 +167,10 @@ func (r *workloadReconciler) Reconcile(ctx context.Context, request reconcile.Re
 	if object.Spec.Workload == nil {
 		return reconcile.Result{}, nil
 	}
+	if c.Reason == v1alpha1.ReasonStarting || c.Reason == v1alpha1.ReasonUnresolved {
+		// No watch shows what its pod waits for.
+		return reconcile.Result{RequeueAfter: workloadRetry}, nil
+	}
 	return reconcile.Result{RequeueAfter: workloadEvery}, nil
 }
 
@@ -222,7 +226,40 @@ func (r *workloadReconciler) bring(ctx context.Context, object *v1alpha1.PluginI
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, &deployment); err != nil {
 		return nil, fmt.Errorf("decode deployment %s: %w", client.ObjectKeyFromObject(applied), err)
 	}
-	return new(workloadReady(object, &deployment)), nil
+	ready := workloadReady(object, &deployment)
+	if ready.Reason != v1alpha1.ReasonStarting && ready.Reason != v1alpha1.ReasonStuck {
+		return &ready, nil
+	}
+	lacks, err := r.lacks(ctx, object)
+	if err != nil {
+		return nil, err
+	}
+	if lacks != "" {
+		ready.Reason, ready.Message = v1alpha1.ReasonUnresolved, shorten("deployment "+deployment.Namespace+"/"+deployment.Name+": "+lacks)
+	}
+	return &ready, nil
+}
+
+// lacks says what of spec.workload the newest pod of an installation can't get,
+// "" for nothing. The Host may read no Secret and no claim; the kubelet and the
+// scheduler say in the pod's status what they don't find.
+func (r *workloadReconciler) lacks(ctx context.Context, object *v1alpha1.PluginInstallation) (string, error) {
+	var pods corev1.PodList
+	err := r.live.List(ctx, &pods, client.InNamespace(object.Spec.ServiceAccountRef.Namespace), client.MatchingLabels(kinds.WorkloadLabels(object)))
+	if err != nil {
+		return "", fmt.Errorf("list the pods of installation %s: %w", object.Name, err)
+	}
+	var newest *corev1.Pod
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.DeletionTimestamp == nil && (newest == nil || newest.CreationTimestamp.Before(&pod.CreationTimestamp)) {
+			newest = pod
+		}
+	}
+	if newest == nil {
+		return "", nil
+	}
+	return unresolved(newest), nil
 }
 
 // unacceptable says why nothing may run, "" for nothing.

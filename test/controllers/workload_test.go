@@ -222,6 +222,46 @@ var _ = Describe("spec.workload", func() {
 		}).Should(Equal(v1alpha1.EventReasonWorkloadNotReady + " " + corev1.EventTypeWarning))
 	})
 
+	It("says what its pod can't get, once for each turn", func(ctx SpecContext) {
+		startWithWorkloads(newDatabase(ctx, onSQLite))
+		s := newWorkloadScene(ctx, true)
+		s.workloadIs(ctx, v1alpha1.ReasonStarting)
+		d := deployment(ctx, s.plugin, nil)
+		pod := templated(d)
+		Expect(api.Create(ctx, pod)).To(Succeed())
+		becomes := func(status corev1.PodStatus) {
+			GinkgoHelper()
+			pod.Status = status
+			Expect(api.Status().Update(ctx, pod)).To(Succeed())
+		}
+		waiting := func(reason, message string) corev1.PodStatus {
+			return corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+				Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+			}}}
+		}
+		becomes(waiting("CreateContainerConfigError", `secret "standup-token" not found`))
+		o := s.workloadIs(ctx, v1alpha1.ReasonUnresolved)
+		Expect(says(o.Status.Conditions, v1alpha1.ConditionWorkloadReady)).To(ContainSubstring(`secret "standup-token" not found`))
+		becomes(waiting("ContainerCreating", ""))
+		s.workloadIs(ctx, v1alpha1.ReasonStarting)
+		becomes(corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			Message: `0/1 nodes are available: persistentvolumeclaim "standup" not found.`,
+		}}})
+		o = s.workloadIs(ctx, v1alpha1.ReasonUnresolved)
+		Expect(says(o.Status.Conditions, v1alpha1.ConditionWorkloadReady)).To(ContainSubstring(`persistentvolumeclaim "standup" not found`))
+		reports(ctx, deployment(ctx, s.plugin, nil), appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1})
+		s.workloadIs(ctx, v1alpha1.ReasonRunning)
+		Eventually(func() []string {
+			var turns []string
+			for _, e := range told(ctx, metav1.NamespaceDefault, "PluginInstallation", s.plugin) {
+				turns = append(turns, e.Type+" "+e.Reason)
+			}
+			return turns
+		}).Should(ConsistOf(corev1.EventTypeWarning+" "+v1alpha1.EventReasonWorkloadNotReady,
+			corev1.EventTypeWarning+" "+v1alpha1.EventReasonWorkloadNotReady, corev1.EventTypeNormal+" "+v1alpha1.EventReasonWorkloadReady))
+	})
+
 	It("writes nowhere before an administrator lets it, and nothing without an image or a CA", func(ctx SpecContext) {
 		h, _ := startWithWorkloads(newDatabase(ctx, onSQLite))
 		s := newWorkloadScene(ctx, false)
