@@ -32,7 +32,8 @@ type Limits struct {
 	// Heartbeat is how long a stream is silent, Check how long it goes without being
 	// checked.
 	Heartbeat, Check time.Duration
-	// Behind is how long a stream that has caught up may be behind the ring.
+	// Behind is how long a stream that has caught up may be behind the ring, and how
+	// long a message may wait for its reader.
 	Behind time.Duration
 }
 
@@ -327,15 +328,27 @@ type part struct {
 	changed <-chan struct{}
 }
 
-// after returns what is behind a place. The error is errBehind or errOtherOrder.
+// holds tells whether the ring has all that is behind a place. The error is errBehind
+// or errOtherOrder.
+func (f *feed) holds(p Position) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.heldFrom(p)
+}
+
+func (f *feed) heldFrom(p Position) error {
+	if f.failure == nil && p.Compare(f.floor) < 0 {
+		return errBehind
+	}
+	return f.failure
+}
+
+// after returns what is behind a place. The error is that of holds.
 func (f *feed) after(p Position) (part, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case f.failure != nil:
-		return part{}, f.failure
-	case p.Compare(f.floor) < 0:
-		return part{}, errBehind
+	if err := f.heldFrom(p); err != nil {
+		return part{}, err
 	}
 	from, _ := slices.BinarySearchFunc(f.ring, p, func(e *Event, p Position) int {
 		if e.Position.Compare(p) <= 0 {

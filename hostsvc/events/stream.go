@@ -41,7 +41,8 @@ type Delivery struct {
 	Revision uint64
 }
 
-// Stream is one open stream. It is used by one goroutine.
+// Stream is one open stream. It is used by one goroutine, which calls Next and Sent
+// in turn.
 type Stream struct {
 	hub            *Hub
 	feed           *feed
@@ -62,6 +63,8 @@ type Stream struct {
 	// any more.
 	joined bool
 	behind time.Time
+	// sending is the event that Next returned last, nil for a heartbeat.
+	sending *Event
 	// beat goes off when the stream has been silent for long, tick when it is due to
 	// be checked.
 	beat *time.Timer
@@ -139,9 +142,10 @@ func tooMany() *admission.Refusal {
 	return refusal
 }
 
-// tooSlow says that a stream was not read in time.
-func tooSlow() *admission.Refusal {
-	refusal := admission.Refuse(contract.ReasonProviderRateLimited, "the stream was not read in time; come back with its last cursor")
+// tooSlow ends a stream that was not read in time.
+func (s *Stream) tooSlow(why string) *admission.Refusal {
+	s.hub.config.Observer.Dropped()
+	refusal := admission.Refuse(contract.ReasonProviderRateLimited, why+"; come back with its last cursor")
 	refusal.RetryAfter = time.Second
 	return refusal
 }
@@ -202,7 +206,7 @@ func (s *Stream) check(ctx context.Context) error {
 	}
 	s.due = false
 	legacy := s.hub.config.Legacy.Legacy(s.installationID)
-	if refusal := standing(legacy, s.hub.config.Now()); refusal != nil {
+	if refusal := Standing(legacy, s.hub.config.Now()); refusal != nil {
 		return refusal
 	}
 	if s.started && slices.Equal(s.declared, legacy.Events) {
@@ -221,8 +225,9 @@ func (s *Stream) check(ctx context.Context) error {
 	return nil
 }
 
-// standing decides by what is seen of the installation as a whole.
-func standing(legacy authority.Legacy, now time.Time) *admission.Refusal {
+// Standing decides by what is seen of an installation as a whole: whether it may
+// watch events at all. nil is that it may.
+func Standing(legacy authority.Legacy, now time.Time) *admission.Refusal {
 	refused := admission.AuthoriseLegacy(legacy, nil, now)
 	switch {
 	case refused == nil:
@@ -289,16 +294,107 @@ func (s *Stream) allowed(ctx context.Context, e *Event) (allowed bool, revision 
 // which is in the audit, what Proven returned, or that of ctx.
 func (s *Stream) Next(ctx context.Context) (Delivery, error) {
 	d, err := s.next(ctx)
-	if err == nil {
-		if d.Event != nil && d.Event.class != classOwn {
-			s.hub.config.Observer.Delivered(s.hub.config.Now().Sub(d.Event.At))
-		}
-		return d, nil
+	if err != nil {
+		return Delivery{}, s.ended(ctx, err)
 	}
+	s.sending = d.Event
+	return d, nil
+}
+
+// ended is what a stream is told that ends with err.
+func (s *Stream) ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return Delivery{}, fmt.Errorf("watch events: %w", context.Cause(ctx))
+		return fmt.Errorf("watch events: %w", context.Cause(ctx))
 	}
-	return Delivery{}, s.record(ctx, err)
+	return s.record(ctx, err)
+}
+
+// Sent waits until the transport has taken the message that Next returned, which is
+// when sent says nil. A reader that does not read holds a message up: it is given
+// Limits.Behind, and meanwhile the stream, and the message, stay under the same
+// checks as a stream that waits for an event. Its error ends the stream as Next's
+// does, or is what sent says. What is then still being sent must end with the stream.
+func (s *Stream) Sent(ctx context.Context, sent <-chan error) error {
+	begun := s.hub.config.Now()
+	for {
+		select {
+		case err := <-sent:
+			return s.taken(err)
+		case <-s.tick.C:
+			select {
+			case err := <-sent: // both had happened
+				return s.taken(err)
+			default:
+			}
+			if err := s.heldUp(ctx, begun); err != nil {
+				return s.ended(ctx, err)
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("send an event: %w", context.Cause(ctx))
+		}
+	}
+}
+
+func (s *Stream) taken(err error) error {
+	if err != nil {
+		return fmt.Errorf("send an event: %w", err)
+	}
+	if e := s.sending; e != nil && e.class != classOwn {
+		s.hub.config.Observer.Delivered(s.hub.config.Now().Sub(e.At))
+	}
+	return nil
+}
+
+// heldUp checks a stream whose reader has not taken a message since begun.
+func (s *Stream) heldUp(ctx context.Context, begun time.Time) error {
+	if s.hub.config.Now().Sub(begun) > s.hub.limits.Behind {
+		return s.tooSlow("a message was not read in time")
+	}
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	switch err := s.feed.holds(s.mark.position); {
+	case errors.Is(err, errOtherOrder):
+		return stale("the store was restored")
+	case err == nil:
+		s.behind = time.Time{}
+	default:
+		if err := s.late(); err != nil {
+			return err
+		}
+	}
+	e := s.sending
+	if e == nil {
+		return nil
+	}
+	allowed := s.wanted(e)
+	if allowed {
+		var err error
+		if allowed, _, err = s.allowed(ctx, e); err != nil {
+			return err
+		}
+	}
+	if !allowed {
+		// Only the end of the stream takes it back.
+		return s.tooSlow("a message that was not read may no longer be sent")
+	}
+	return nil
+}
+
+// late ends a stream that had caught up and has been behind the ring for too long
+// since.
+func (s *Stream) late() error {
+	if !s.joined {
+		return nil
+	}
+	now := s.hub.config.Now()
+	if s.behind.IsZero() {
+		s.behind = now
+	}
+	if now.Sub(s.behind) > s.hub.limits.Behind {
+		return s.tooSlow("the stream was not read in time")
+	}
+	return nil
 }
 
 func (s *Stream) next(ctx context.Context) (Delivery, error) {
@@ -418,15 +514,8 @@ func (s *Stream) more(ctx context.Context) (changed <-chan struct{}, err error) 
 		}
 		return p.changed, nil
 	}
-	if s.joined {
-		now := s.hub.config.Now()
-		switch {
-		case s.behind.IsZero():
-			s.behind = now
-		case now.Sub(s.behind) > s.hub.limits.Behind:
-			s.hub.config.Observer.Dropped()
-			return nil, tooSlow()
-		}
+	if err := s.late(); err != nil {
+		return nil, err
 	}
 	page, err := s.hub.read(ctx, s.mark.position)
 	if err != nil {

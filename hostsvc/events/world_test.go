@@ -18,6 +18,7 @@ import (
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/admission"
 	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
 	"github.com/kandev/plugin-host/hostsvc/command"
 	"github.com/kandev/plugin-host/hostsvc/events"
 	"github.com/kandev/plugin-host/hostsvc/fence"
@@ -36,31 +37,41 @@ const (
 
 // database is the one of a test. open opens it; every call the same one.
 type database struct {
-	*testing.T
+	testing.TB
 
 	open func() store.Engine
+	// sole: its lease is by the clock of the test.
+	sole bool
+	// mutate, when set, takes a rule away from what a hub is made of.
+	mutate func(*events.Config)
+	// trust, when set, is put between a stream and the proof of its caller.
+	trust func(proof) proof
+	// timeout bounds the wait for a message; 0 is the default.
+	timeout time.Duration
+}
+
+// world is a new process on the database.
+func (d database) world(limits events.Limits) *world {
+	d.Helper()
+	w := newWorld(d.TB, d.open(), d.mutate, limits)
+	w.trust = d.trust
+	if w.timeout = d.timeout; w.timeout == 0 {
+		w.timeout = 20 * time.Second
+	}
+	return w
 }
 
 // onBoth runs a test on both databases.
 func onBoth(t *testing.T, test func(database)) {
 	t.Helper()
-	t.Run("SQLite", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "host.db")
-		test(database{t, func() store.Engine {
-			engine, err := sqlite.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return engine
-		}})
-	})
+	t.Run("SQLite", func(t *testing.T) { test(onSQLite(t)) })
 	t.Run("PostgreSQL", func(t *testing.T) {
 		s := databases(t)
 		dsn, err := s.NewDatabase(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		test(database{t, func() store.Engine {
+		test(database{TB: t, open: func() store.Engine {
 			engine, err := postgres.Open(t.Context(), dsn)
 			if err != nil {
 				t.Fatal(err)
@@ -68,6 +79,17 @@ func onBoth(t *testing.T, test func(database)) {
 			return engine
 		}})
 	})
+}
+
+func onSQLite(t testing.TB) database {
+	path := filepath.Join(t.TempDir(), "host.db")
+	return database{TB: t, sole: true, open: func() store.Engine {
+		engine, err := sqlite.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return engine
+	}}
 }
 
 // shared is the one server of the package's tests.
@@ -118,8 +140,27 @@ func (c *clock) advance(d time.Duration) {
 // seen is what a process sees of installations: nothing of keys but what their rows
 // say, and of installations what a test sets.
 type seen struct {
-	mu     sync.Mutex
-	legacy map[string]authority.Legacy
+	mu      sync.Mutex
+	legacy  map[string]authority.Legacy
+	plugins []string
+}
+
+// InstalledPlugin is that of a view of the plugins that a test installs.
+func (s *seen) InstalledPlugin(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := view.New(authority.Policy{})
+	for _, id := range s.plugins {
+		v.SetInstallation(view.Installation{Installation: authority.Installation{Name: id, UID: id}, PluginID: id})
+	}
+	return v.InstalledPlugin(name)
+}
+
+// install installs plugins in the place of those of before.
+func (s *seen) install(pluginIDs ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plugins = pluginIDs
 }
 
 func (s *seen) Observe(authority.Key) *authority.Observed {
@@ -170,14 +211,17 @@ func (a *audit) last() journal.Receipt {
 
 // world is a hub on a store.
 type world struct {
-	*testing.T
-	store  *store.Store
-	term   fence.Term
-	hub    *events.Hub
-	seen   *seen
-	clock  *clock
-	audit  *audit
-	config events.Config
+	testing.TB
+
+	store *store.Store
+	term  fence.Term
+	hub   *events.Hub
+	seen  *seen
+	clock *clock
+	audit *audit
+	trust func(proof) proof
+	// timeout bounds the wait for a message.
+	timeout time.Duration
 }
 
 // limits are short, so that nothing here waits for long.
@@ -185,9 +229,9 @@ var limits = events.Limits{
 	Poll: 10 * time.Millisecond, Pace: time.Millisecond, Heartbeat: 50 * time.Millisecond, Check: 10 * time.Millisecond,
 }
 
-func newWorld(t *testing.T, engine store.Engine, key []byte, limits events.Limits) *world {
+func newWorld(t testing.TB, engine store.Engine, mutate func(*events.Config), limits events.Limits) *world {
 	t.Helper()
-	w := &world{T: t, seen: &seen{legacy: map[string]authority.Legacy{}}, clock: &clock{}, audit: &audit{}}
+	w := &world{TB: t, seen: &seen{legacy: map[string]authority.Legacy{}}, clock: &clock{}, audit: &audit{}}
 	var err error
 	w.store, err = store.Open(t.Context(), engine, store.Options{
 		Now: w.clock.Now, Log: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) },
@@ -196,16 +240,16 @@ func newWorld(t *testing.T, engine store.Engine, key []byte, limits events.Limit
 	t.Cleanup(func() { w.must(w.store.Close()) })
 	w.term, err = storetest.Vouch(t.Context(), w.store)
 	w.must(err)
-	if key == nil {
-		key = make([]byte, query.CursorKeySize)
-	}
-	cursors, err := query.NewCursors(key)
+	cursors, err := query.NewCursors(make([]byte, query.CursorKeySize)) // the same for all of a test
 	w.must(err)
-	w.config = events.Config{
-		Store: w.store, Rows: w.store, View: w.seen, Legacy: w.seen, Receipts: w.audit, Cursors: cursors, Now: w.clock.Now,
+	config := events.Config{
+		Store: w.store, Rows: w.store, View: w.seen, Legacy: w.seen, Plugins: w.seen, Receipts: w.audit, Cursors: cursors, Now: w.clock.Now,
 		NewAuditID: uuid.NewString, Log: slog.New(slog.DiscardHandler), Limits: limits,
 	}
-	w.hub = events.NewHub(w.config)
+	if mutate != nil {
+		mutate(&config)
+	}
+	w.hub = events.NewHub(config)
 	return w
 }
 
@@ -217,6 +261,9 @@ func (w *world) must(err error) {
 }
 
 func proven(context.Context) error { return nil }
+
+// allowed allows a plugin to publish.
+func allowed() error { return nil }
 
 // watch opens a stream, and closes it at the end of the test.
 func (w *world) watch(id string, watch events.Watch) *events.Stream {
@@ -233,6 +280,9 @@ func (w *world) open(id string, watch events.Watch) (*events.Stream, error) {
 	}
 	if watch.Proven == nil {
 		watch.Proven = proven
+	}
+	if w.trust != nil {
+		watch.Proven = w.trust(watch.Proven)
 	}
 	return w.hub.Open(w.Context(), id, watch)
 }
@@ -267,12 +317,9 @@ func (w *world) wantReason(refusal *admission.Refusal, reason contract.Reason, f
 	}
 }
 
-// timeout bounds the wait for a message.
-const timeout = 20 * time.Second
-
 // next is the stream's next message.
 func (w *world) next(s *events.Stream) (events.Delivery, error) {
-	ctx, cancel := context.WithTimeout(w.Context(), timeout)
+	ctx, cancel := context.WithTimeout(w.Context(), w.timeout)
 	defer cancel()
 	return s.Next(ctx)
 }
@@ -280,7 +327,7 @@ func (w *world) next(s *events.Stream) (events.Delivery, error) {
 // event is the stream's next event; heartbeats before it are left out.
 func (w *world) event(s *events.Stream) events.Delivery {
 	w.Helper()
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(w.timeout); time.Now().Before(deadline); {
 		d, err := w.next(s)
 		w.must(err)
 		if d.Event != nil {
@@ -299,9 +346,25 @@ func (w *world) end(s *events.Stream) *admission.Refusal {
 
 func (w *world) endError(s *events.Stream) error {
 	w.Helper()
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(w.timeout); time.Now().Before(deadline); {
 		if _, err := w.next(s); err != nil {
 			return err
+		}
+	}
+	w.Fatal("the stream does not end")
+	return nil
+}
+
+// endsSilently is what ends a stream before any other event comes.
+func (w *world) endsSilently(s *events.Stream) error {
+	w.Helper()
+	for deadline := time.Now().Add(w.timeout); time.Now().Before(deadline); {
+		d, err := w.next(s)
+		if err != nil {
+			return err
+		}
+		if d.Event != nil {
+			w.Fatalf("%s is sent", d.Event.Type)
 		}
 	}
 	w.Fatal("the stream does not end")
@@ -353,13 +416,4 @@ func (w *world) fence(id, workspace string, state authority.State) {
 		Sum: authority.Vector{}.Sum(), Cause: authority.CauseHuman, AuditID: authority.AuditID(key, from.Revision+1),
 	}
 	w.must(w.store.Fence(w.Context(), w.term, from, next))
-}
-
-func sqliteAt(t *testing.T) store.Engine {
-	t.Helper()
-	engine, err := sqlite.Open(filepath.Join(t.TempDir(), "host.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return engine
 }

@@ -111,13 +111,23 @@ func (h *host) WatchEvents(message *pluginv1.WatchEventsRequest, stream grpc.Ser
 	defer watched.Close()
 	r.call.outcome.State, r.call.outcome.AuditID = contract.StateApplied, watched.AuditID()
 	r.call.answered()
+	// A Send that the client's flow control holds up ends with this handler and by
+	// nothing else, so the handler waits beside it: returning ends both.
+	messages, sent := make(chan *pluginv1.WatchEventsResponse), make(chan error, 1)
+	defer close(messages)
+	go func() {
+		for message := range messages {
+			sent <- stream.Send(message)
+		}
+	}()
 	for {
 		delivery, err := watched.Next(ctx)
 		if err != nil {
 			return r.ended(ctx, err)
 		}
-		if err := stream.Send(eventMessage(&delivery)); err != nil {
-			return err //nolint:wrapcheck // a status
+		messages <- eventMessage(&delivery)
+		if err := watched.Sent(ctx, sent); err != nil {
+			return r.ended(ctx, err)
 		}
 	}
 }

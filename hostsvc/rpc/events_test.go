@@ -64,8 +64,12 @@ func (d *declarations) change(f func()) {
 
 // eventWorld is a world whose server has events, with what its installations
 // declare.
-func eventWorld(t *testing.T) (*world, *declarations) {
+func eventWorld(t *testing.T, change ...func(*events.Limits)) (*world, *declarations) {
 	t.Helper()
+	limits := events.Limits{Check: 10 * time.Millisecond, Heartbeat: 50 * time.Millisecond}
+	for _, f := range change {
+		f(&limits)
+	}
 	d := &declarations{gone: map[string]bool{}}
 	w := newWorld(t, func(o *options) {
 		o.identity = d
@@ -87,7 +91,7 @@ func eventWorld(t *testing.T) (*world, *declarations) {
 			c.Events = events.NewHub(events.Config{
 				Store: durable, Rows: c.Reader.Store, View: c.Reader.View, Legacy: d, Plugins: d, Receipts: c.Reader.Receipts,
 				Cursors: c.Reader.Cursors, Now: c.Now, NewAuditID: uuid.NewString, Log: slog.New(slog.DiscardHandler),
-				Limits: events.Limits{Check: 10 * time.Millisecond, Heartbeat: 50 * time.Millisecond},
+				Limits: limits,
 			})
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,12 +14,16 @@ import (
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
-	"github.com/kandev/plugin-host/hostsvc/store/sqlite"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
+	"github.com/kandev/plugin-host/test/postgres"
 )
 
 const (
-	// watchers are the streams, a few on each connection.
+	// watchers are the subscribers. Each is one WatchEvents stream of task.*, read by a
+	// goroutine of this process as fast as messages come and checked by the Host as any:
+	// its token at once and then every second, its declaration at each event. All are
+	// streams of one installation, which is allowed that many here, a few on each
+	// connection over TLS.
 	watchers            = 200
 	watchersAConnection = 20
 	// eventWriters write as fast as they can for the rate; for the latency,
@@ -40,22 +43,45 @@ func (declared) Legacy(string) authority.Legacy {
 	}
 }
 
-// measureEvents measures streams of events over gRPC and TLS: how many are received
-// a second, by all of them together, while commands are committed as fast as they
-// come, and how long an event takes from the answer's commit to the last stream
-// while they come slowly. Neither has a bar.
+// measureEvents measures streams of events over gRPC and TLS, on each database: how
+// many are received a second, by all of them together, while commands are committed
+// as fast as they come, and how long an event takes from its commit to one stream
+// while they come slowly. The figures of SQLite have no suffix; none has a bar.
 func measureEvents(ctx context.Context, m *measurement) error {
+	fmt.Printf("events: a subscriber is one stream of WatchEvents for task.*, over TLS, %d on a connection, all of one installation; "+
+		"they and the Host share this process and its processors\n", watchersAConnection)
 	b, err := newBench()
 	if err != nil {
 		return err
 	}
-	return b.close(m.events(ctx, b))
+	if err := b.close(m.events(ctx, b, eventBench{db: sqliteDatabase{b.dir}, name: "sqlite"})); err != nil {
+		return err
+	}
+	server, err := postgres.Start(ctx)
+	if errors.Is(err, postgres.ErrNoServer) {
+		fmt.Println("events are not measured on PostgreSQL:", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if b, err = newBench(); err != nil {
+		return errors.Join(err, server.Stop())
+	}
+	err = b.close(m.events(ctx, b, eventBench{db: postgresDatabase{server}, name: "postgres", suffix: "_postgres"}))
+	return errors.Join(err, server.Stop())
 }
 
-func (m *measurement) events(ctx context.Context, b *bench) error {
-	engine, err := sqlite.Open(filepath.Join(b.dir, "host.db"))
+// eventBench is the database that events are measured on.
+type eventBench struct {
+	db           database
+	name, suffix string
+}
+
+func (m *measurement) events(ctx context.Context, b *bench, on eventBench) error {
+	engine, err := on.db.engine(ctx)
 	if err != nil {
-		return fmt.Errorf("open the database: %w", err)
+		return err
 	}
 	h, err := b.start(ctx, engine, true)
 	if err != nil {
@@ -90,14 +116,14 @@ func (m *measurement) events(ctx context.Context, b *bench) error {
 		}
 	}
 	w := newWriters(h.client, h.version)
-	if err := m.eventLatency(ctx, w, audience); err != nil {
+	if err := m.eventLatency(ctx, w, audience, on); err != nil {
 		return err
 	}
-	return m.eventRate(ctx, w, audience)
+	return m.eventRate(ctx, w, audience, on)
 }
 
 // eventLatency commits slowly, and takes the time of each event at each stream.
-func (m *measurement) eventLatency(ctx context.Context, w *writers, audience *audience) error {
+func (m *measurement) eventLatency(ctx context.Context, w *writers, audience *audience, on eventBench) error {
 	audience.measure.Store(true)
 	pace := time.NewTicker(pacedEvery)
 	defer pace.Stop()
@@ -115,14 +141,14 @@ func (m *measurement) eventLatency(ctx context.Context, w *writers, audience *au
 	latencies := audience.latencies
 	slices.Sort(latencies)
 	p99 := latencies[len(latencies)*99/100]
-	fmt.Printf("events on sqlite, %d streams, %d commits %v apart: from a commit to one stream %v at the median, %v at the 99th percentile, %v at most\n",
-		watchers, commits, pacedEvery, latencies[len(latencies)/2], p99, latencies[len(latencies)-1])
-	m.report(figure{name: "event_latency_p99", value: float64(p99.Microseconds()) / 1e3, unit: "ms"})
+	fmt.Printf("events on %s, %d subscribers, %d commits %v apart: from a commit to one subscriber %v at the median, %v at the 99th percentile, %v at most\n",
+		on.name, watchers, commits, pacedEvery, latencies[len(latencies)/2], p99, latencies[len(latencies)-1])
+	m.report(figure{name: "event_latency_p99" + on.suffix, value: float64(p99.Microseconds()) / 1e3, unit: "ms"})
 	return nil
 }
 
 // eventRate commits as fast as it goes, and counts what arrives until everything has.
-func (m *measurement) eventRate(ctx context.Context, w *writers, audience *audience) error {
+func (m *measurement) eventRate(ctx context.Context, w *writers, audience *audience, on eventBench) error {
 	before := audience.received.Load()
 	begun := time.Now()
 	end := begun.Add(time.Duration(m.pairs) * m.slice)
@@ -153,9 +179,9 @@ func (m *measurement) eventRate(ctx context.Context, w *writers, audience *audie
 	}
 	took := time.Since(begun).Seconds()
 	received := float64(audience.received.Load() - before)
-	fmt.Printf("events on sqlite, %d streams, %d writers: %.0f events a second were committed and %.0f received\n",
-		watchers, eventWriters, float64(commits.Load())/took, received/took)
-	m.report(figure{name: "events_per_s", value: received / took, unit: "1/s"})
+	fmt.Printf("events on %s, %d subscribers, %d writers: %.0f events a second were committed and %.0f received\n",
+		on.name, watchers, eventWriters, float64(commits.Load())/took, received/took)
+	m.report(figure{name: "events_per_s" + on.suffix, value: received / took, unit: "1/s"})
 	return nil
 }
 

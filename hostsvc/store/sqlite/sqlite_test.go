@@ -79,6 +79,8 @@ func again(tb testing.TB, env, path string) *exec.Cmd {
 	return cmd
 }
 
+func TestMutants_AreNoticed(t *testing.T) { storetest.RunSoleMutants(t, fresh) }
+
 func TestStore(t *testing.T) { storetest.Run(t, fresh) }
 
 func TestI5_AnyOrderOfClaimsEpochsAndLeases(t *testing.T) { storetest.RunEpochs(t, fresh) }

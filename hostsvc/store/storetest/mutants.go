@@ -28,7 +28,7 @@ type mutant struct {
 // break, and fails for those that are not noticed.
 func RunMutants(t *testing.T, fresh func(t testing.TB) Database) {
 	linear := func(t testing.TB, d Database) { testLinearizable(t, open(t, d), open(t, d)) }
-	for _, m := range []mutant{
+	runMutants(t, fresh, append([]mutant{
 		{"ForShareInsteadOfTheLock", sharing, testReplicasFence},
 		{"ForShareInsteadOfTheLock_Linearizable", sharing, linear},
 		{"NoLockButSerializable", func(e store.Engine) store.Engine { return isolated{e, "SERIALIZABLE", false} }, linear},
@@ -37,22 +37,26 @@ func RunMutants(t *testing.T, fresh func(t testing.TB) Database) {
 		{"FenceThatDoesNotCompareTheHold", func(e store.Engine) store.Engine { return &forgetful{Engine: e, hold: true} }, testHold},
 		{"FenceThatDoesNotCompareTheLeader", func(e store.Engine) store.Engine { return &forgetful{Engine: e} }, testReplicasLead},
 		{"TermThatDoesNotCompareTheBeat", func(e store.Engine) store.Engine { return &beatless{Engine: e} }, testOlderCopy},
-	} {
-		t.Run(m.name, func(t *testing.T) {
-			whole := fresh(t)
-			mutated := Database{Open: func(tb testing.TB) store.Engine { tb.Helper(); return m.mutate(whole.Open(tb)) }}
-			noticed(t, func(tb testing.TB) { m.test(tb, mutated) })
-		})
-	}
+	}, postgresOutboxMutants...))
 	t.Run("CallersContextInASharedCommit", func(t *testing.T) {
 		whole := fresh(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		noticed(t, func(tb testing.TB) { cancelledCaller(tb, borrowed{whole.Open(tb), ctx}, ctx, cancel) })
+		Noticed(t, func(tb testing.TB) { cancelledCaller(tb, borrowed{whole.Open(tb), ctx}, ctx, cancel) })
 	})
 }
 
-// noticed runs a test that has to fail.
-func noticed(t *testing.T, test func(testing.TB)) {
+func runMutants(t *testing.T, fresh func(t testing.TB) Database, mutants []mutant) {
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			whole := fresh(t)
+			mutated := Database{Open: func(tb testing.TB) store.Engine { tb.Helper(); return m.mutate(whole.Open(tb)) }}
+			Noticed(t, func(tb testing.TB) { m.test(tb, mutated) })
+		})
+	}
+}
+
+// Noticed runs a test that has to fail, on something with a rule taken away.
+func Noticed(t *testing.T, test func(testing.TB)) {
 	t.Helper()
 	j := &judge{TB: t}
 	j.ctx, j.cancel = context.WithCancel(t.Context())

@@ -53,7 +53,7 @@ func typesOf(records []events.Record) []string {
 
 // Every event has one place in one order, across workspaces, restarts and what
 // plugins publish; entries without an event have none.
-func testOutbox(t *testing.T, d Database) {
+func testOutbox(t testing.TB, d Database) {
 	w := open(t, d)
 	_, start := w.follow(events.Position{}, 10)
 	w.seed("a", 1)
@@ -252,6 +252,36 @@ func testOutboxTail(t *testing.T, replicas ...*world) {
 	})
 }
 
+// Events of a workspace come in the order of its commits, whatever their clocks said
+// and however many commits a transaction of the database holds; a page may end
+// between any two of them.
+func testOutboxCommits(t testing.TB, d Database) {
+	w := open(t, d)
+	w.seed("w", 0)
+	_, start := w.follow(events.Position{}, 10)
+	const commits = 5
+	var commands []func(command.Tx) error
+	var want []string
+	for i := range commits {
+		e := entry("w", fmt.Sprint(i), fmt.Sprint(i))
+		e.At = w.now().Add(-time.Duration(i) * time.Minute)
+		commands, want = append(commands, func(tx command.Tx) error { return tx.Append(e) }), append(want, e.TargetID)
+	}
+	for _, err := range w.together("w", commands...) {
+		w.must(err)
+	}
+	for limit := 1; limit <= commits+1; limit++ {
+		records, _ := w.follow(start, limit)
+		var got []string
+		for _, r := range records {
+			got = append(got, r.ResourceID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("in pages of %d, the commits %q come", limit, got)
+		}
+	}
+}
+
 // What is committed wakes the reader; what is refused does not.
 func testOutboxWakes(t *testing.T, d Database) {
 	w := open(t, d)
@@ -277,7 +307,7 @@ func testOutboxWakes(t *testing.T, d Database) {
 
 // An event of a transaction that began earlier and is still open may come before
 // those that are committed: they wait for it, and none is lost.
-func testOutboxWaits(t *testing.T, d Database) {
+func testOutboxWaits(t testing.TB, d Database) {
 	replicas := []*world{open(t, d), open(t, d)}
 	w := replicas[0]
 	w.seed("slow", 0)
