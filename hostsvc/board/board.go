@@ -34,6 +34,11 @@ type Tx interface {
 	// QueuedTasks lists the tasks that wait for a slot of a step, those that wait
 	// longest first, at most limit.
 	QueuedTasks(stepID string, limit int) ([]domain.Task, error)
+	// Dependents lists the tasks that wait for a task, by ID.
+	Dependents(taskID string) ([]domain.Task, error)
+	// Predecessors returns what each of the tasks waits for, by the task's ID: of each
+	// predecessor that is there, State and whether ArchivedAt is zero, alike ones once.
+	Predecessors(taskIDs []string) (map[string][]domain.Task, error)
 
 	PendingTransitions(taskID string) ([]domain.PendingTransition, error)
 	InsertPendingTransition(pending domain.PendingTransition) error
@@ -41,8 +46,15 @@ type Tx interface {
 	AppendStepTransition(transition domain.StepTransition) error
 }
 
-// EventQueuePromoted is the outbox event of a task that got the slot it waited for.
-const EventQueuePromoted = "task.queue_promoted"
+// The outbox events of what the board does by itself.
+const (
+	// EventQueuePromoted: a task got the slot that it waited for.
+	EventQueuePromoted = "task.queue_promoted"
+	// EventTransitionEnded: a move will not be applied any more.
+	EventTransitionEnded = "task_transition.cancelled"
+
+	eventTaskUpdated = "task.updated"
+)
 
 // ErrStepFull says that the step has a task at the last position there is.
 var ErrStepFull = errors.New("the step has a task at the last position there is")
@@ -144,7 +156,7 @@ func MoveLater(tx Tx, pending domain.PendingTransition) error {
 // Gone ends what waits of a task that is about to be deleted, and records that it
 // left the board.
 func Gone(tx Tx, task domain.Task, by Mover) error {
-	if err := EndWaits(tx, task.ID); err != nil {
+	if err := endWaits(tx, task.ID); err != nil {
 		return err
 	}
 	if task.WorkflowStepID == "" {
@@ -162,24 +174,26 @@ func Freed(before, after domain.Task) []string {
 }
 
 // settle writes a task that has moved, ends the moves of it that wait, which began
-// where it no longer stands, and adds to the ledger.
+// where it no longer stands, and adds to the ledger. One that got the slot of the
+// step where it stands has moved nowhere, and its moves wait on.
 func settle(tx Tx, before, after domain.Task, by Mover) error {
 	if err := tx.UpdateTask(after); err != nil {
 		return fmt.Errorf("update task %s: %w", after.ID, err)
 	}
-	if err := EndWaits(tx, after.ID); err != nil {
+	if before.WorkflowStepID == after.WorkflowStepID {
+		return nil
+	}
+	if err := endWaits(tx, after.ID); err != nil {
 		return err
 	}
-	if before.WorkflowStepID != after.WorkflowStepID {
-		if err := record(tx, before, after, by); err != nil {
-			return err
-		}
+	if err := record(tx, before, after, by); err != nil {
+		return err
 	}
 	return wait(tx, after, by)
 }
 
-// EndWaits ends the moves of a task that wait.
-func EndWaits(tx Tx, taskID string) error {
+// endWaits ends the moves of a task that wait.
+func endWaits(tx Tx, taskID string) error {
 	pending, err := tx.PendingTransitions(taskID)
 	if err != nil {
 		return fmt.Errorf("list the pending transitions of task %s: %w", taskID, err)
@@ -204,18 +218,14 @@ func record(tx Tx, before, after domain.Task, by Mover) error {
 	return nil
 }
 
-// wait makes the move pending that a task in a feeder waits for. One that waits in
-// the step itself has moved already.
+// wait makes the move pending that a task in a feeder is queued for.
 func wait(tx Tx, task domain.Task, by Mover) error {
-	if task.QueuedForStepID == "" || task.QueuedForStepID == task.WorkflowStepID {
+	move, queued := task.SlotMove()
+	if !queued {
 		return nil
 	}
-	err := tx.InsertPendingTransition(domain.PendingTransition{
-		ID: by.NewID(), WorkspaceID: task.WorkspaceID, TaskID: task.ID, FromWorkflowID: task.WorkflowID,
-		FromStepID: task.WorkflowStepID, ToWorkflowID: task.WorkflowID, ToStepID: task.QueuedForStepID,
-		Predicate: domain.PredicateSlot, Actor: by.Actor, Requester: by.Requester, QueuedAt: task.QueuedAt, Version: tx.Version(),
-	})
-	if err != nil {
+	move.ID, move.Actor, move.Requester, move.Version = by.NewID(), by.Actor, by.Requester, tx.Version()
+	if err := tx.InsertPendingTransition(move); err != nil {
 		return fmt.Errorf("make the move of task %s pending: %w", task.ID, err)
 	}
 	return nil
@@ -224,7 +234,7 @@ func wait(tx Tx, task domain.Task, by Mover) error {
 // Promote gives the free slots of steps to the tasks that wait longest for them, in
 // the transaction that freed them, so that nobody comes between. Each promotion is a
 // commit of the Host's own behind the command's. A task that leaves a feeder frees a
-// slot there.
+// slot there. One whose move has expired leaves the queue instead.
 func Promote(tx Tx, stepIDs []string, by Mover) error {
 	by.Trigger, by.Actor, by.Requester = domain.TriggerQueuePromotion, domain.ActorSystem, ""
 	for len(stepIDs) > 0 {
@@ -236,11 +246,11 @@ func Promote(tx Tx, stepIDs []string, by Mover) error {
 			stepIDs = stepIDs[1:]
 			continue
 		}
-		freed, promoted, err := promote(tx, step, by)
+		freed, again, err := promote(tx, step, by)
 		if err != nil {
 			return fmt.Errorf("promote into step %s: %w", step.ID, err)
 		}
-		if !promoted {
+		if !again {
 			stepIDs = stepIDs[1:]
 		}
 		stepIDs = append(stepIDs, freed...)
@@ -248,8 +258,9 @@ func Promote(tx Tx, stepIDs []string, by Mover) error {
 	return nil
 }
 
-// promote gives one slot of a step.
-func promote(tx Tx, step domain.WorkflowStep, by Mover) (freed []string, promoted bool, err error) {
+// promote gives one slot of a step, or takes one task out of its queue. again: there
+// may be more to do.
+func promote(tx Tx, step domain.WorkflowStep, by Mover) (freed []string, again bool, err error) {
 	queued, err := tx.QueuedTasks(step.ID, 1)
 	if err != nil || len(queued) == 0 {
 		return nil, false, err
@@ -261,6 +272,15 @@ func promote(tx Tx, step domain.WorkflowStep, by Mover) (freed []string, promote
 	next, ok := domain.NextPromotion(load, queued)
 	if !ok {
 		return nil, false, nil
+	}
+	if stands, over, err := moveOf(tx, next, by.Now); err != nil || !stands {
+		if err != nil {
+			return nil, false, err
+		}
+		if err := tx.FollowUp(); err != nil {
+			return nil, false, err
+		}
+		return nil, true, leave(tx, next, over, causeExpired, by)
 	}
 	position := next.Position
 	if next.WorkflowStepID != step.ID {
@@ -276,14 +296,85 @@ func promote(tx Tx, step domain.WorkflowStep, by Mover) (freed []string, promote
 	if err := settle(tx, next, after, by); err != nil {
 		return nil, false, err
 	}
-	event, err := journal.EncodeEvent(domain.NewTaskMovedPayload(&next, &after, true))
-	if err != nil {
-		return nil, false, err
-	}
-	err = tx.Append(journal.Entry{
-		WorkspaceID: after.WorkspaceID, Kind: journal.KindSystem, AuditID: by.NewAuditID(), Result: contract.StateApplied,
-		TargetID: after.ID, Before: domain.ResourceVersion(tx.StoreEpoch(), next.Version),
-		After: domain.ResourceVersion(tx.StoreEpoch(), after.Version), EventType: EventQueuePromoted, Event: event, At: by.Now,
-	})
+	err = tell(tx, by, journal.Entry{
+		WorkspaceID: after.WorkspaceID, TargetID: after.ID, Before: domain.ResourceVersion(tx.StoreEpoch(), next.Version),
+		After: domain.ResourceVersion(tx.StoreEpoch(), after.Version), EventType: EventQueuePromoted,
+	}, domain.NewTaskMovedPayload(&next, &after, true))
 	return Freed(next, after), true, err
+}
+
+// moveOf tells whether the move that a task is queued for may be applied: it is
+// pending, and has not expired. over is the one that has, nil for none. A task that
+// waits in the step itself moves nowhere.
+func moveOf(tx Tx, task domain.Task, now time.Time) (stands bool, over *domain.PendingTransition, err error) {
+	if _, queued := task.SlotMove(); !queued {
+		return true, nil, nil
+	}
+	pending, err := tx.PendingTransitions(task.ID)
+	if err != nil {
+		return false, nil, fmt.Errorf("list the pending transitions of task %s: %w", task.ID, err)
+	}
+	for i, p := range pending {
+		switch {
+		case !p.Takes(task):
+		case p.Expired(now):
+			over = &pending[i]
+		default:
+			return true, nil, nil
+		}
+	}
+	return false, over, nil
+}
+
+// The causes of a move's end without being applied.
+const (
+	causeExpired  = "expired"
+	causeOrphaned = "orphaned"
+)
+
+// leave takes a task out of the queue that it waits in, together with the move that
+// it waited to make; nil where that is gone already.
+func leave(tx Tx, task domain.Task, move *domain.PendingTransition, cause string, by Mover) error {
+	after := task.Unqueued(by.Now)
+	after.Version = tx.Version()
+	if err := tx.UpdateTask(after); err != nil {
+		return fmt.Errorf("take task %s out of its queue: %w", task.ID, err)
+	}
+	if move != nil {
+		if err := end(tx, *move, cause, by); err != nil {
+			return err
+		}
+		// The commit has told of the move's end. Of the task it tells behind that.
+		if err := tx.FollowUp(); err != nil {
+			return err
+		}
+	}
+	return tell(tx, by, journal.Entry{
+		WorkspaceID: task.WorkspaceID, TargetID: task.ID, Before: domain.ResourceVersion(tx.StoreEpoch(), task.Version),
+		After: domain.ResourceVersion(tx.StoreEpoch(), after.Version), EventType: eventTaskUpdated,
+	}, domain.ChangedTaskPayload(&task, &after))
+}
+
+// end removes a move that will not be applied any more.
+func end(tx Tx, p domain.PendingTransition, cause string, by Mover) error {
+	if err := tx.DeletePendingTransition(p); err != nil {
+		return fmt.Errorf("end pending transition %s: %w", p.ID, err)
+	}
+	return tell(tx, by, journal.Entry{
+		WorkspaceID: p.WorkspaceID, TargetID: p.ID, Before: domain.ResourceVersion(tx.StoreEpoch(), p.Version),
+		EventType: EventTransitionEnded,
+	}, map[string]string{"transition_id": p.ID, "task_id": p.TaskID, "cause": cause})
+}
+
+// tell appends an entry of what the Host did by itself.
+func tell(tx Tx, by Mover, entry journal.Entry, payload any) error {
+	event, err := journal.EncodeEvent(payload)
+	if err != nil {
+		return fmt.Errorf("%s: %w", entry.EventType, err)
+	}
+	entry.Kind, entry.AuditID, entry.Result, entry.Event, entry.At = journal.KindSystem, by.NewAuditID(), contract.StateApplied, event, by.Now
+	if err := tx.Append(entry); err != nil {
+		return fmt.Errorf("append the entry of %s: %w", entry.EventType, err)
+	}
+	return nil
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/domain"
-	"github.com/kandev/plugin-host/hostsvc/journal"
 )
 
 // Store is the part of the store that sweeping runs on.
@@ -29,12 +27,9 @@ type SweepTx interface {
 	Session(id string) (session domain.Session, found bool, err error)
 }
 
-// EventTransitionEnded is the outbox event of a move that will not be applied any
-// more.
-const EventTransitionEnded = "task_transition.cancelled"
-
 // Sweeper removes the moves that wait for what can't come: those that have expired,
-// and those whose task, session or target is gone. Every replica may sweep.
+// and those whose task, session or target is gone. A task that was queued for one
+// leaves the queue with it. Every replica may sweep.
 type Sweeper struct {
 	Store      Store
 	Now        func() time.Time
@@ -78,39 +73,30 @@ func (s *Sweeper) sweep(tx SweepTx, id string) (swept bool, err error) {
 	if err != nil || !found {
 		return false, err
 	}
-	now := s.Now()
-	cause := ""
-	if p.Expired(now) {
-		cause = "expired"
-	} else if orphaned, err := orphaned(tx, p); err != nil {
-		return false, err
-	} else if orphaned {
-		cause = "orphaned"
-	}
-	if cause == "" {
-		return false, nil
-	}
-	if err := tx.DeletePendingTransition(p); err != nil {
-		return false, err
-	}
-	event, err := journal.EncodeEvent(map[string]string{"transition_id": p.ID, "task_id": p.TaskID, "cause": cause})
+	task, there, err := tx.Task(p.TaskID)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("read its task: %w", err)
 	}
-	return true, tx.Append(journal.Entry{
-		WorkspaceID: p.WorkspaceID, Kind: journal.KindSystem, AuditID: s.NewAuditID(), Result: contract.StateApplied, TargetID: p.ID,
-		Before: domain.ResourceVersion(tx.StoreEpoch(), p.Version), EventType: EventTransitionEnded, Event: event, At: now,
-	})
+	by := Mover{Now: s.Now(), NewAuditID: s.NewAuditID}
+	cause := causeExpired
+	if !p.Expired(by.Now) {
+		of := &task
+		if !there {
+			of = nil
+		}
+		if orphaned, err := orphaned(tx, p, of); err != nil || !orphaned {
+			return false, err
+		}
+		cause = causeOrphaned
+	}
+	if p.Takes(task) {
+		return true, leave(tx, task, &p, cause, by)
+	}
+	return true, end(tx, p, cause, by)
 }
 
-// orphaned reads what a move depends on.
-func orphaned(tx SweepTx, p domain.PendingTransition) (bool, error) {
-	var task *domain.Task
-	if t, found, err := tx.Task(p.TaskID); err != nil {
-		return false, fmt.Errorf("read its task: %w", err)
-	} else if found {
-		task = &t
-	}
+// orphaned reads what else a move of a task depends on.
+func orphaned(tx SweepTx, p domain.PendingTransition, task *domain.Task) (bool, error) {
 	var target *domain.WorkflowStep
 	if step, found, err := tx.WorkflowStep(p.ToStepID); err != nil {
 		return false, fmt.Errorf("read its target: %w", err)

@@ -48,7 +48,7 @@ func TestSweepGoesOnBehindAFailure(t *testing.T) {
 	for _, workspace := range []string{"a", "b", "c"} {
 		err := durable.Seed(t.Context(), workspace, func(tx store.SeedTx) error {
 			return tx.PendingTransition(domain.PendingTransition{
-				ID: "of-" + workspace, TaskID: "gone", ToStepID: "gone", Predicate: domain.PredicateSlot, QueuedAt: now,
+				ID: "of-" + workspace, TaskID: "gone", SessionID: "gone", ToStepID: "gone", Predicate: domain.PredicateTurnEnd, QueuedAt: now,
 			})
 		})
 		if err != nil {

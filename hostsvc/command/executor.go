@@ -81,6 +81,7 @@ type Commit struct {
 	WorkspaceID    string
 	Now            time.Time
 	NewID          func() string
+	NewAuditID     func() string
 }
 
 // Effect is what a command did.
@@ -94,6 +95,9 @@ type Effect struct {
 	ReadBack  any
 	EventType string
 	Event     any
+	// FollowUp does what the effect brings about behind its entry, see
+	// board.Tx.FollowUp; nil for nothing.
+	FollowUp func() error
 }
 
 // Result is the outcome of a command that was not refused.
@@ -232,7 +236,7 @@ func (x *Executor) commit(tx Tx, key authority.Key, m admission.Method, env admi
 		return refuse(row, contract.ReasonProvenanceRejected, "this Host can't verify the execution that the call claims to come from")
 	}
 	effect, err := x.apply(tx, row, env, cmd, Commit{
-		InstallationID: key.InstallationID, WorkspaceID: env.WorkspaceID, Now: now, NewID: x.NewID,
+		InstallationID: key.InstallationID, WorkspaceID: env.WorkspaceID, Now: now, NewID: x.NewID, NewAuditID: x.NewAuditID,
 	})
 	if err != nil {
 		return err
@@ -253,6 +257,12 @@ func (x *Executor) commit(tx Tx, key authority.Key, m admission.Method, env admi
 	}
 	if err := tx.Append(result.Entry); err != nil {
 		return fmt.Errorf("append the journal entry: %w", err)
+	}
+	if effect.FollowUp == nil {
+		return nil
+	}
+	if err := effect.FollowUp(); err != nil {
+		return fmt.Errorf("follow up the command: %w", err)
 	}
 	return nil
 }

@@ -6,6 +6,9 @@ import "github.com/kandev/plugin-host/hostsvc/domain"
 type RelationTx interface {
 	// Relations lists the edges that have one of the tasks at either end, each once.
 	Relations(taskIDs []string) ([]domain.TaskRelation, error)
+	// Dependents and Predecessors are board.Tx's.
+	Dependents(taskID string) ([]domain.Task, error)
+	Predecessors(taskIDs []string) (map[string][]domain.Task, error)
 	// InsertRelation adds a dependency edge at the transaction's version. Edges of
 	// parents are written with their child.
 	InsertRelation(relation domain.TaskRelation) error

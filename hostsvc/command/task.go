@@ -255,6 +255,9 @@ func (c UpdateTask) update(tx Tx, at Commit, task domain.Task) (Effect, error) {
 		State: contract.StateApplied, TargetID: task.ID, Before: before,
 		After: domain.ResourceVersion(tx.StoreEpoch(), patched.Version), ReadBack: patched, EventType: EventTaskUpdated,
 		Event: domain.ChangedTaskPayload(&task, &patched),
+		FollowUp: func() error {
+			return board.Settled(tx, task, patched, board.Mover{Now: at.Now, NewAuditID: at.NewAuditID})
+		},
 	}, nil
 }
 

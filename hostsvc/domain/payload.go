@@ -114,6 +114,20 @@ func NewTaskMovedPayload(before, after *Task, promotion bool) *TaskMovedPayload 
 	}
 }
 
+// DependencyPayload is what task.dependencies_resolved and task.dependency_failed say.
+// The facts name no keys of theirs; these are IDs alone.
+type DependencyPayload struct {
+	TaskID      string `json:"task_id"`
+	WorkspaceID string `json:"workspace_id"`
+	// DependsOnID is the task that resolved last, or failed.
+	DependsOnID string `json:"depends_on_task_id"`
+}
+
+// NewDependencyPayload says which task a task waited for.
+func NewDependencyPayload(waiting, predecessor *Task) *DependencyPayload {
+	return &DependencyPayload{TaskID: waiting.ID, WorkspaceID: waiting.WorkspaceID, DependsOnID: predecessor.ID}
+}
+
 // MessagePayload is what message.added, message.updated and message.deleted say.
 type MessagePayload struct {
 	MessageID     string      `json:"message_id"`

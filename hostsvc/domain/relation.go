@@ -204,8 +204,9 @@ const (
 )
 
 // BlockedBy derives what its predecessors make of a task: those that may still
-// resolve come before those that failed. Predecessors that are gone are left
-// out by the caller.
+// resolve come before those that failed. Of a predecessor, only what
+// DependencyStatus reads matters. Predecessors that are gone are left out by the
+// caller.
 func BlockedBy(predecessors []Task) BlockedReason {
 	reason := BlockedNot
 	for _, p := range predecessors {

@@ -109,13 +109,46 @@ func (p PendingTransition) Expired(now time.Time) bool {
 }
 
 // Orphaned tells whether the transition can't be applied any more: its task is
-// gone, archived or no longer where the move begins, its target step is gone, or
-// the session whose turn's end it waits for is gone or over. nil is what is gone.
+// gone, archived or no longer where the move begins, its target step is gone, the
+// session whose turn's end it waits for is gone or over, or the task is not queued
+// for the slot that it waits for. nil is what is gone.
 func (p PendingTransition) Orphaned(task *Task, session *Session, target *WorkflowStep) bool {
 	if task == nil || target == nil || !task.ArchivedAt.IsZero() || task.WorkflowStepID != p.FromStepID {
 		return true
 	}
-	return p.Predicate == PredicateTurnEnd && (session == nil || session.State.Terminal())
+	if p.Predicate == PredicateSlot {
+		return !p.Takes(*task)
+	}
+	return session == nil || session.State.Terminal()
+}
+
+// SlotMove is the move that the task is queued for: into the step whose slot it waits
+// for, out of another one. Its ID, its requester and its version are the caller's.
+// queued is false where there is none: a task that waits in the step itself has
+// moved already, and one that is archived or ephemeral waits for nothing.
+//
+// That a task is queued for another step, and that its slot move is pending, is one
+// fact: both are written, and both end, in one commit.
+func (t Task) SlotMove() (move PendingTransition, queued bool) {
+	if t.QueuedForStepID == "" || t.QueuedForStepID == t.WorkflowStepID || t.Ephemeral || !t.ArchivedAt.IsZero() {
+		return PendingTransition{}, false
+	}
+	return PendingTransition{
+		WorkspaceID: t.WorkspaceID, TaskID: t.ID, FromWorkflowID: t.WorkflowID, FromStepID: t.WorkflowStepID,
+		ToWorkflowID: t.WorkflowID, ToStepID: t.QueuedForStepID, Predicate: PredicateSlot, QueuedAt: t.QueuedAt,
+	}, true
+}
+
+// Takes tells whether the transition is the slot move that the task is queued for.
+func (p PendingTransition) Takes(t Task) bool {
+	move, queued := t.SlotMove()
+	return queued && p.Predicate == PredicateSlot && p.TaskID == move.TaskID && p.FromStepID == move.FromStepID && p.ToStepID == move.ToStepID
+}
+
+// Unqueued returns the task as it waits for no slot any more. It stays where it stands.
+func (t Task) Unqueued(now time.Time) Task {
+	t.QueuedForStepID, t.QueuedAt, t.UpdatedAt = "", time.Time{}, now
+	return t
 }
 
 // originAutomation is the origin of tasks that automations create.

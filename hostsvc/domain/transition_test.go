@@ -118,12 +118,60 @@ func TestH2c_PendingTransition_sweep(t *testing.T) {
 		{"no step", p, task, session, nil, true},
 		{"no session", p, task, nil, target, true},
 		{"session over", p, task, &Session{State: SessionFailed}, target, true},
-		{"for a slot, no session", slot, task, nil, target, false},
-		{"for a slot, moved", slot, &Task{WorkflowStepID: "c"}, nil, target, true},
+		{"for a slot, no session", slot, &Task{WorkflowStepID: "a", QueuedForStepID: "b"}, nil, target, false},
+		{"for a slot, moved", slot, &Task{WorkflowStepID: "c", QueuedForStepID: "b"}, nil, target, true},
+		{"for a slot, not queued", slot, task, nil, target, true},
+		{"for a slot, queued for another", slot, &Task{WorkflowStepID: "a", QueuedForStepID: "c"}, nil, target, true},
 	} {
 		if got := c.p.Orphaned(c.task, c.session, c.target); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
+	}
+}
+
+func TestC2_SlotMove(t *testing.T) {
+	task := Task{
+		ID: "t", WorkspaceID: "w", WorkflowID: "f", WorkflowStepID: "a", WIPAdmitted: true, QueuedForStepID: "b", QueuedAt: created,
+	}
+	move, queued := task.SlotMove()
+	want := PendingTransition{
+		WorkspaceID: "w", TaskID: "t", FromWorkflowID: "f", FromStepID: "a", ToWorkflowID: "f", ToStepID: "b",
+		Predicate: PredicateSlot, QueuedAt: created,
+	}
+	if !queued || move != want || !move.Takes(task) {
+		t.Errorf("%v, %+v", queued, move)
+	}
+	for name, change := range map[string]func(*Task){
+		"queued for nothing":     func(t *Task) { t.QueuedForStepID = "" },
+		"queued where it stands": func(t *Task) { t.WorkflowStepID = "b" },
+		"archived":               func(t *Task) { t.ArchivedAt = later },
+		"ephemeral":              func(t *Task) { t.Ephemeral = true },
+		"taken out of its queue": func(t *Task) { *t = t.Unqueued(later) },
+		"promoted":               func(t *Task) { *t = t.Promoted(WorkflowStep{ID: "b"}, 1, later) },
+		"moved to where it is full": func(t *Task) {
+			*t = t.Moved(WorkflowStep{ID: "b"}, Placement{StepID: "b", QueuedForStepID: "b"}, 1, later)
+		},
+	} {
+		other := task
+		change(&other)
+		if got, queued := other.SlotMove(); queued || move.Takes(other) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for name, change := range map[string]func(*PendingTransition){
+		"of another task": func(p *PendingTransition) { p.TaskID = "u" },
+		"at a turn's end": func(p *PendingTransition) { p.Predicate = PredicateTurnEnd },
+		"from elsewhere":  func(p *PendingTransition) { p.FromStepID = "c" },
+		"to elsewhere":    func(p *PendingTransition) { p.ToStepID = "c" },
+	} {
+		other := move
+		if change(&other); other.Takes(task) {
+			t.Errorf("a move %s takes the task", name)
+		}
+	}
+	left := task.Unqueued(later)
+	if left.WorkflowStepID != "a" || !left.WIPAdmitted || left.QueuedForStepID != "" || !left.QueuedAt.IsZero() || !left.UpdatedAt.Equal(later) {
+		t.Errorf("out of its queue: %+v", left)
 	}
 }
 

@@ -11,6 +11,12 @@ import (
 // secret stands in every value that a fault must not quote.
 const secret = "hush-hush"
 
+// aFeeder is a step whose task aFedTask waits for a slot of "s".
+const (
+	aFeeder  = `{"kind":"step","workspace_id":"w","workflow_id":"f","id":"feeder","name":"S"}` + "\n"
+	aFedTask = `{"kind":"task","workspace_id":"w","id":"x","workflow_step_id":"feeder","title":"T","queued_for_step_id":"s"}`
+)
+
 func TestFaultsNameLineKindIDAndField(t *testing.T) {
 	deep := strings.Repeat("[", 40) + strings.Repeat("]", 40)
 	base := strings.Join(conversation, "\n") + "\n"
@@ -81,6 +87,18 @@ func TestFaultsNameLineKindIDAndField(t *testing.T) {
 		"its source":             {text: strings.Replace(aTask, `"t"`, `"x","metadata":{"source":"hush-hush"}`, 1), want: []string{`8: task "x": metadata: has a member source`}},
 		"a queue that isn't":     {text: strings.Replace(aTask, `"t"`, `"x","queued_for_step_id":"y"`, 1), want: []string{`8: task "x": queued_for_step_id: is no step`}},
 		"queued for nothing":     {text: strings.Replace(aTask, `"t"`, `"x","queued_at":"2026-01-01T00:00:00Z"`, 1), want: []string{`8: task "x": queued_at: needs queued_for_step_id`}},
+		"queued in another workflow": {
+			text: `{"kind":"workflow","workspace_id":"w","id":"g","name":"G"}` + "\n" + `{"kind":"step","workspace_id":"w","workflow_id":"g","id":"elsewhere","name":"S"}` + "\n" +
+				strings.Replace(aTask, `"t"`, `"x","queued_for_step_id":"elsewhere"`, 1),
+			want: []string{`10: task "x": queued_for_step_id: is a step of another workflow`},
+		},
+		"a slot that it waits for": {
+			text: strings.Replace(aTask, `"t"`, `"x","queued_for_step_id":"s","wip_admitted":true`, 1), want: []string{`8: task "x": wip_admitted: the task waits for a slot`},
+		},
+		"a queued task whose move's ID is taken": {
+			text: aFeeder + `{"kind":"transition","workspace_id":"w","id":"x","task_id":"t","to_step_id":"s","session_id":"c"}` + "\n" + aFedTask,
+			want: []string{`10: task "x": queued_for_step_id: a transition has the task's ID already`},
+		},
 		"a repository that isn't": {
 			text: strings.Replace(aTask, `"t"`, `"x","repositories":[{"repository_id":"r"}]`, 1), want: []string{`8: task "x": repositories: one is no repository`},
 		},
@@ -126,6 +144,19 @@ func TestFaultsNameLineKindIDAndField(t *testing.T) {
 		"expired, to nowhere": {
 			text: `{"kind":"transition","workspace_id":"w","id":"x","task_id":"t","to_step_id":"y","predicate":"wip_slot","expires_at":"2026-01-01T00:00:00Z"}`,
 			want: []string{`8: transition "x": expires_at: is over`},
+		},
+		"for a slot that nobody is queued for": {
+			text: `{"kind":"transition","workspace_id":"w","id":"x","task_id":"t","to_step_id":"s","predicate":"wip_slot"}`,
+			want: []string{`8: transition "x": to_step_id: is not the step whose slot the task waits for`},
+		},
+		"for another slot": {
+			text: aFeeder + aFedTask + "\n" + `{"kind":"transition","workspace_id":"w","id":"y","task_id":"x","to_step_id":"feeder","predicate":"wip_slot"}`,
+			want: []string{`10: transition "y": to_step_id: is not the step whose slot the task waits for`},
+		},
+		"two for one slot": {
+			text: aFeeder + aFedTask + "\n" + `{"kind":"transition","workspace_id":"w","id":"y","task_id":"x","to_step_id":"s","predicate":"wip_slot"}` + "\n" +
+				`{"kind":"transition","workspace_id":"w","id":"z","task_id":"x","to_step_id":"s","predicate":"wip_slot"}`,
+			want: []string{`11: transition "z": task_id: has a pending transition for a slot already`},
 		},
 		"to nowhere": {text: `{"kind":"transition","workspace_id":"w","id":"x","task_id":"t","to_step_id":"y","predicate":"wip_slot"}`, want: []string{`8: transition "x": to_step_id: is no step`}},
 

@@ -47,7 +47,8 @@ type Space string
 
 // The spaces. An ID of SpaceExternal is of ExternalID. One of SpacePending is the
 // pending ID of request rows, one of SpaceWaiting the session that a pending
-// transition waits for, one of SpacePrimary the task that has a primary session.
+// transition waits for, one of SpaceSlot the task that is queued for another step, one
+// of SpacePrimary the task that has a primary session.
 const (
 	SpaceWorkspace       Space = "workspace"
 	SpaceWorkflow        Space = "workflow"
@@ -57,6 +58,7 @@ const (
 	SpaceRelation        Space = "relation"
 	SpaceTransition      Space = "transition"
 	SpaceWaiting         Space = "waiting"
+	SpaceSlot            Space = "slot"
 	SpaceRepository      Space = "repository"
 	SpaceSession         Space = "session"
 	SpacePrimary         Space = "primary"
@@ -71,10 +73,12 @@ const (
 // Known is what is to be known of a thing that is there.
 type Known struct {
 	// In is the ID of what it belongs to: the workflow of a step, the step of a task,
-	// the task of a session, the session of a turn and of a pending ID.
+	// the task of a session, the session of a turn and of a pending ID, the step that a
+	// task is queued for.
 	In string `json:"in,omitempty"`
 	// As says more: the workflow of a task, the state of a session, the message type of
-	// a pending ID; of a workspace, Described unless it is only bound.
+	// a pending ID, the slot move of a queued task; of a workspace, Described unless it
+	// is only bound.
 	As string `json:"as,omitempty"`
 }
 
@@ -93,7 +97,9 @@ type Lookup interface {
 }
 
 // Tx inserts. It sets the workspace ID and the version of everything itself, and of
-// messages what follows from the rows before them.
+// messages what follows from the rows before them. A task that is queued for another
+// step gets its slot move, with the task's ID; one that is inserted for it takes its
+// place, and has the task's QueuedAt unless it has its own.
 type Tx interface {
 	Lookup
 	// LastPosition is the highest position among a step's tasks, -1 for none.

@@ -46,7 +46,9 @@ func readTask(f *fields, id string, now time.Time) item {
 	var position int64
 	position, t.placed = f.number("position", 0, math.MaxInt32)
 	t.Position = int32(position)
-	t.WIPAdmitted = f.flag("wip_admitted", !t.Ephemeral && t.QueuedForStepID == "")
+	// A feeder's task holds a slot there; one that waits in the step itself has none.
+	waits := t.QueuedForStepID != "" && t.QueuedForStepID == t.WorkflowStepID
+	t.WIPAdmitted = f.flag("wip_admitted", !t.Ephemeral && !waits)
 	f.objects("repositories", func(in *fields) { t.Repositories = append(t.Repositories, readTaskRepository(in)) })
 	f.objects("pull_requests", func(in *fields) { t.PullRequests = append(t.PullRequests, readPullRequest(in)) })
 	if _, there := t.Metadata["source"]; there {
@@ -63,6 +65,9 @@ func readTask(f *fields, id string, now time.Time) item {
 	}
 	if t.QueuedForStepID == "" && !t.QueuedAt.IsZero() {
 		f.fault("queued_at", "needs queued_for_step_id")
+	}
+	if waits && t.WIPAdmitted {
+		f.fault("wip_admitted", "the task waits for a slot of the step where it stands; leave one of the two out")
 	}
 	return t
 }
@@ -95,12 +100,21 @@ func (t *taskItem) needs(need func(Space, string)) {
 	need(SpaceStep, t.WorkflowStepID)
 	need(SpaceStep, t.QueuedForStepID)
 	need(SpaceTask, t.ParentID)
+	need(SpaceTransition, t.slotMoveID())
 	if t.ExternalID != "" {
 		need(SpaceExternal, ExternalID(t.Source, t.ExternalID))
 	}
 	for _, r := range t.Repositories {
 		need(SpaceRepository, r.RepositoryID)
 	}
+}
+
+// slotMoveID is the ID of the move that the task is queued for, "" for none.
+func (t *taskItem) slotMoveID() string {
+	if _, queued := t.SlotMove(); !queued {
+		return ""
+	}
+	return t.ID
 }
 
 const noStep = "is no step of the workspace that is above or in the store; put its document first"
@@ -118,8 +132,8 @@ func (t *taskItem) check(w *world, d *document) {
 			workflow = step.In
 		}
 	}
-	if _, there := w.find(SpaceStep, t.QueuedForStepID); t.QueuedForStepID != "" && !there {
-		d.fault("queued_for_step_id", noStep)
+	if t.QueuedForStepID != "" {
+		t.checkQueue(w, d, workflow)
 	}
 	if _, there := w.find(SpaceTask, t.ParentID); t.ParentID != "" && !there {
 		d.fault("parent_id", noTask)
@@ -139,6 +153,27 @@ func (t *taskItem) check(w *world, d *document) {
 	}
 	t.WorkflowID = workflow
 	w.add(SpaceTask, t.ID, Known{In: t.WorkflowStepID, As: workflow})
+}
+
+// checkQueue checks the queue that the task waits in, and adds the move that it waits
+// to make.
+func (t *taskItem) checkQueue(w *world, d *document, workflow string) {
+	step, there := w.find(SpaceStep, t.QueuedForStepID)
+	switch {
+	case !there:
+		d.fault("queued_for_step_id", noStep)
+	case workflow != "" && step.In != workflow:
+		d.fault("queued_for_step_id", "is a step of another workflow; name one of the workflow where the task stands")
+	}
+	id := t.slotMoveID()
+	if id == "" {
+		return
+	}
+	if _, taken := w.find(SpaceTransition, id); taken {
+		d.fault("queued_for_step_id", "a transition has the task's ID already, which the move that it waits to make gets; give that one another")
+	}
+	w.add(SpaceTransition, id, Known{})
+	w.add(SpaceSlot, t.ID, Known{In: t.QueuedForStepID, As: id})
 }
 
 const noTask = "is no task of the workspace that is above or in the store; put its document first"
@@ -255,7 +290,7 @@ func readTransition(f *fields, id string, now time.Time) item {
 		Requester: f.name("requester"), SenderSessionID: f.ref("sender_session_id"), QueuedAt: f.instant("created_at"),
 		ExpiresAt: f.instant("expires_at"),
 	}}
-	if p.QueuedAt.IsZero() {
+	if p.QueuedAt.IsZero() && p.Predicate != domain.PredicateSlot { // which waits since the task is queued
 		p.QueuedAt = now
 	}
 	switch ends := p.Predicate == domain.PredicateTurnEnd; {
@@ -278,6 +313,9 @@ func (p *transitionItem) needs(need func(Space, string)) {
 	need(SpaceStep, p.ToStepID)
 	need(SpaceSession, p.SessionID)
 	need(SpaceWaiting, p.SessionID)
+	if p.Predicate == domain.PredicateSlot {
+		need(SpaceSlot, p.TaskID)
+	}
 }
 
 func (p *transitionItem) check(w *world, d *document) {
@@ -290,6 +328,9 @@ func (p *transitionItem) check(w *world, d *document) {
 		d.fault("to_step_id", noStep)
 	}
 	p.FromStepID, p.FromWorkflowID, p.ToWorkflowID = task.In, task.As, to.In
+	if p.Predicate == domain.PredicateSlot {
+		p.checkSlot(w, d)
+	}
 	if p.SessionID != "" {
 		session, there := w.find(SpaceSession, p.SessionID)
 		switch {
@@ -304,6 +345,24 @@ func (p *transitionItem) check(w *world, d *document) {
 		w.add(SpaceWaiting, p.SessionID, Known{})
 	}
 	w.add(SpaceTransition, p.ID, Known{})
+}
+
+// checkSlot checks a move for a slot: it takes the place of the one that its task got
+// with its document.
+func (p *transitionItem) checkSlot(w *world, d *document) {
+	slot, queued := w.find(SpaceSlot, p.TaskID)
+	_, task := w.find(SpaceTask, p.TaskID)
+	_, step := w.find(SpaceStep, p.ToStepID)
+	if !task || !step {
+		return // which is a fault already
+	}
+	switch {
+	case !queued || slot.In != p.ToStepID:
+		d.fault("to_step_id", "is not the step whose slot the task waits for elsewhere; name it as queued_for_step_id of the task")
+	case slot.As != p.TaskID:
+		d.fault("task_id", "has a pending transition for a slot already; leave one of them out")
+	}
+	w.add(SpaceSlot, p.TaskID, Known{In: p.ToStepID, As: p.ID})
 }
 
 // RelationID is the ID in SpaceRelation of a dependency.

@@ -446,8 +446,10 @@ func (h *Host) UpdateTask(ctx context.Context, caller Caller, update TaskUpdate)
 		if err := tx.UpdateTask(patched); err != nil {
 			return task, fmt.Errorf("update the task: %w", err)
 		}
-		err := h.append(tx, caller, "UpdateTask", task, patched, eventTaskUpdated, domain.ChangedTaskPayload(&task, &patched))
-		return patched, err
+		if err := h.append(tx, caller, "UpdateTask", task, patched, eventTaskUpdated, domain.ChangedTaskPayload(&task, &patched)); err != nil {
+			return task, err
+		}
+		return patched, board.Settled(tx, task, patched, h.mover(caller))
 	})
 	if err != nil {
 		return TaskView{}, fmt.Errorf("update the task: %w", err)

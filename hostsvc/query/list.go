@@ -46,6 +46,9 @@ type kind[T any] struct {
 	key func(T) string
 	// size is the length of the texts of an item that have no small bound.
 	size func(T) int
+	// complete adds to the items of a page what others make of them, as of a
+	// version; nil for nothing.
+	complete func(s Snapshot, workspaceID string, asOf domain.Version, items []T) error
 }
 
 // source lists at most limit items above after, as of a version.
@@ -76,6 +79,11 @@ func list[T any](ctx context.Context, r *Reader, installationID string, m admiss
 		items, more, err := of.collect(s, from, next.Snapshot, next.After, limit)
 		if err != nil {
 			return List[T]{}, 0, fmt.Errorf("list: %w", err)
+		}
+		if of.complete != nil {
+			if err := of.complete(s, env.WorkspaceID, next.Snapshot, items); err != nil {
+				return List[T]{}, 0, fmt.Errorf("complete the page: %w", err)
+			}
 		}
 		out := List[T]{Items: items, SnapshotVersion: domain.ResourceVersion(s.StoreEpoch(), next.Snapshot)}
 		if more {

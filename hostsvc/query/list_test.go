@@ -28,6 +28,27 @@ type world struct {
 	receipts       []journal.Receipt
 	broken         error
 	fetched        []string
+	// waits is what a task waits for, by its ID, from the version waitsSince on, and
+	// asked is what that was looked up for.
+	waits      map[string][]domain.Task
+	waitsSince domain.Version
+	asked      []string
+}
+
+func (w *world) Task(_, id string) (domain.Task, bool, error) {
+	i := slices.IndexFunc(w.tasks, func(t domain.Task) bool { return t.ID == id })
+	if i < 0 {
+		return domain.Task{}, false, nil
+	}
+	return w.tasks[i], true, nil
+}
+
+func (w *world) Predecessors(_ string, ids []string, asOf domain.Version) (map[string][]domain.Task, error) {
+	w.asked = append(w.asked, fmt.Sprintf("%d tasks as of %d", len(ids), asOf))
+	if asOf < w.waitsSince {
+		return nil, w.broken
+	}
+	return w.waits, w.broken
 }
 
 func (w *world) Read(_ context.Context, fn func(Snapshot) error) error { return fn(w) }
@@ -91,7 +112,7 @@ func listing(t *testing.T, n int) (*world, *Reader) {
 	}
 }
 
-func page(r *Reader, p Page) (List[domain.Task], Receipt, *admission.Refusal) {
+func page(r *Reader, p Page) (List[Task], Receipt, *admission.Refusal) {
 	return r.Tasks(context.Background(), "i", listTasks, testEnv, TaskFilter{}, p)
 }
 
@@ -116,6 +137,50 @@ func all(t *testing.T, r *Reader, limit int32, between func()) (ids []string, pa
 		}
 		next.Cursor, next.SnapshotVersion = got.NextCursor, got.SnapshotVersion
 		between()
+	}
+}
+
+// I10: a page is completed at once, as of the list's snapshot; a task that is read
+// alone is as it is.
+func TestI10_TasksAreBlockedAsOfTheirSnapshot(t *testing.T) {
+	w, r := listing(t, contract.MaxPageSize+1)
+	w.waits = map[string][]domain.Task{
+		"t0001": {{State: domain.TaskFailed}, {State: domain.TaskTodo}}, "t0002": {{State: domain.TaskFailed}, {State: domain.TaskCompleted}},
+		"t0003": {{State: domain.TaskCompleted}},
+	}
+	first, _, refusal := page(r, Page{Limit: contract.MaxPageSize})
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	for i, want := range []domain.BlockedReason{domain.BlockedNot, domain.BlockedPending, domain.BlockedFailed, domain.BlockedNot, domain.BlockedNot} {
+		if got := first.Items[i].Blocked; got != want {
+			t.Errorf("task %d is blocked by %q, want %q", i, got, want)
+		}
+	}
+	snapshot := w.newest
+	w.newest, w.waitsSince = 101, 101
+	w.waits = map[string][]domain.Task{w.tasks[contract.MaxPageSize].ID: {{State: domain.TaskTodo}}}
+	second, _, refusal := page(r, Page{Limit: contract.MaxPageSize, Cursor: first.NextCursor, SnapshotVersion: first.SnapshotVersion})
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if len(second.Items) != 1 || second.Items[0].Blocked != domain.BlockedNot {
+		t.Errorf("behind the snapshot it was blocked by %q", second.Items[0].Blocked)
+	}
+	alone, _, refusal := r.Task(t.Context(), "i", admission.Method{Name: "GetTaskExact", Capability: contract.ReadTasks}, testEnv, second.Items[0].ID)
+	if refusal != nil || alone.Blocked != domain.BlockedPending {
+		t.Errorf("read alone it is blocked by %q, %v", alone.Blocked, refusal)
+	}
+	want := []string{
+		fmt.Sprintf("%d tasks as of %d", contract.MaxPageSize, snapshot), fmt.Sprintf("1 tasks as of %d", snapshot),
+		fmt.Sprintf("1 tasks as of %d", Latest),
+	}
+	if !slices.Equal(w.asked, want) {
+		t.Errorf("asked for %q, want %q", w.asked, want)
+	}
+	w.broken = errors.New("a broken disk")
+	if got, _, refusal := r.Task(t.Context(), "i", admission.Method{Name: "GetTaskExact", Capability: contract.ReadTasks}, testEnv, "t0001"); refusal == nil || got.ID != "" {
+		t.Errorf("what it waits for can't be read: %+v, %v", got, refusal)
 	}
 }
 

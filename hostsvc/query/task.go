@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/admission"
@@ -16,6 +17,22 @@ type TaskSnapshot interface {
 	// Tasks lists at most limit tasks with an ID above after, in the order of
 	// their IDs, as they were at version asOf.
 	Tasks(workspaceID string, filter TaskFilter, asOf domain.Version, after string, limit int) ([]domain.Task, error)
+	// Predecessors returns what each of the tasks waits for, by the task's ID, as it
+	// was at version asOf, or as it is at Latest: of each predecessor that is there,
+	// State and whether ArchivedAt is zero, alike ones once. It is one statement for
+	// a page of tasks.
+	Predecessors(workspaceID string, taskIDs []string, asOf domain.Version) (map[string][]domain.Task, error)
+}
+
+// Latest is behind every version: the world as it is.
+const Latest = domain.Version(math.MaxInt64)
+
+// Task is a task with what its predecessors made of it in the same snapshot. That
+// changes without a new version of the task.
+type Task struct {
+	domain.Task
+
+	Blocked domain.BlockedReason
 }
 
 // TaskFilter narrows a list of tasks. Every given part must match; an empty
@@ -63,31 +80,59 @@ func (f TaskFilter) Check() *admission.Refusal {
 }
 
 // Task reads one task of a workspace (GetTaskExact).
-func (r *Reader) Task(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, taskID string) (domain.Task, Receipt, *admission.Refusal) {
+func (r *Reader) Task(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, taskID string) (Task, Receipt, *admission.Refusal) {
 	digest, check := targetDigest("task_id", taskID)
-	return read(ctx, r, installationID, m, env, check, digest, func(s Snapshot, _ *authority.Row) (domain.Task, domain.Version, error) {
+	return read(ctx, r, installationID, m, env, check, digest, func(s Snapshot, _ *authority.Row) (Task, domain.Version, error) {
 		task, found, err := s.Task(env.WorkspaceID, taskID)
 		if err != nil {
-			return domain.Task{}, 0, fmt.Errorf("read the task: %w", err)
+			return Task{}, 0, fmt.Errorf("read the task: %w", err)
 		}
 		if !found {
-			return domain.Task{}, 0, notHere("task_id")
+			return Task{}, 0, notHere("task_id")
 		}
-		return task, task.Version, nil
+		one := []Task{{Task: task}}
+		err = deriveBlocked(s, env.WorkspaceID, Latest, one)
+		return one[0], task.Version, err
 	})
 }
 
 // Tasks lists the tasks of a workspace, snapshot-bound (ListTasksExact).
-func (r *Reader) Tasks(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, filter TaskFilter, page Page) (List[domain.Task], Receipt, *admission.Refusal) {
+func (r *Reader) Tasks(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, filter TaskFilter, page Page) (List[Task], Receipt, *admission.Refusal) {
 	return list(ctx, r, installationID, m, env, page, filter, filter.Check(), tasks,
-		func(s Snapshot, asOf domain.Version, after string, limit int) ([]domain.Task, error) {
-			return s.Tasks(env.WorkspaceID, filter, asOf, after, limit)
+		func(s Snapshot, asOf domain.Version, after string, limit int) ([]Task, error) {
+			found, err := s.Tasks(env.WorkspaceID, filter, asOf, after, limit)
+			items := make([]Task, len(found))
+			for i, t := range found {
+				items[i].Task = t
+			}
+			return items, err
 		})
 }
 
-var tasks = kind[domain.Task]{
-	key: func(t domain.Task) string { return t.ID },
-	size: func(t domain.Task) int {
+// deriveBlocked fills in what the predecessors of tasks make of them (domain facts,
+// section 9).
+func deriveBlocked(s Snapshot, workspaceID string, asOf domain.Version, tasks []Task) error {
+	if len(tasks) == 0 {
+		return nil
+	}
+	ids := make([]string, len(tasks))
+	for i := range tasks {
+		ids[i] = tasks[i].ID
+	}
+	predecessors, err := s.Predecessors(workspaceID, ids, asOf)
+	if err != nil {
+		return fmt.Errorf("read what the tasks wait for: %w", err)
+	}
+	for i := range tasks {
+		tasks[i].Blocked = domain.BlockedBy(predecessors[tasks[i].ID])
+	}
+	return nil
+}
+
+var tasks = kind[Task]{
+	key:      func(t Task) string { return t.ID },
+	complete: deriveBlocked,
+	size: func(t Task) int {
 		n := len(t.Title) + len(t.Description) + len(t.ID) + len(t.WorkflowID) + len(t.WorkflowStepID) + len(t.ParentID) +
 			len(t.ExternalID) + len(t.QueuedForStepID) + len(t.WorkspaceID)
 		for _, label := range t.Labels {

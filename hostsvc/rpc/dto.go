@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/query"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
@@ -60,8 +61,9 @@ func taskDTO(t *domain.Task, storeEpoch uint64) *pluginv1.Task {
 // sessions, so nothing is known, and status_known stays false.
 const unknownActivity = "unknown"
 
-func taskObservation(t *domain.Task, storeEpoch uint64, observedAt string) *pluginv1.ExactTaskObservation {
-	task := taskDTO(t, storeEpoch)
+func taskObservation(t *query.Task, storeEpoch uint64, observedAt string) *pluginv1.ExactTaskObservation {
+	task := taskDTO(&t.Task, storeEpoch)
+	task.Blocked, task.BlockedReason = t.Blocked != domain.BlockedNot, string(t.Blocked)
 	return &pluginv1.ExactTaskObservation{
 		Task: task, CanonicalStatus: task.GetState(), SemanticActivity: unknownActivity,
 		ExecutionState: unknownActivity, ResourceVersion: task.GetResourceVersion(), ObservedAt: observedAt,

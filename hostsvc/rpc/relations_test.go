@@ -183,7 +183,12 @@ func TestPendingTransitionsExact(t *testing.T) {
 				ID: "late", TaskID: taskID("ws", 0), SessionID: "s", FromWorkflowID: "ws-flow", FromStepID: "ws-todo", ToWorkflowID: "ws-flow",
 				ToStepID: "ws-doing", Predicate: domain.PredicateTurnEnd, Actor: domain.ActorAgent, Requester: "plugin:p", QueuedAt: at.Add(1), ExpiresAt: at.Add(9),
 			}),
-			tx.PendingTransition(domain.PendingTransition{ID: "early", TaskID: taskID("ws", 1), Predicate: domain.PredicateSlot, QueuedAt: at}),
+			tx.Task(domain.Task{
+				ID: taskID("ws", 9), WorkflowID: "ws-flow", WorkflowStepID: "ws-todo", WIPAdmitted: true, QueuedForStepID: "ws-doing", QueuedAt: at,
+			}),
+			tx.PendingTransition(domain.PendingTransition{
+				ID: "early", TaskID: taskID("ws", 9), FromStepID: "ws-todo", ToStepID: "ws-doing", Predicate: domain.PredicateSlot,
+			}),
 		)
 	}))
 	list := func(task string, page *pluginv1.ExactReadPage) *pluginv1.ListPendingTaskTransitionsExactResponse {
@@ -207,7 +212,7 @@ func TestPendingTransitionsExact(t *testing.T) {
 		m.GetState() != "pending" || m.GetToStepId() != "ws-doing" || m.GetFromStepId() != "ws-todo" || m.ExpiresAt == nil || m.GetResourceVersion() == "" {
 		t.Errorf("the move is %v", m)
 	}
-	if one := list(taskID("ws", 1), nil).GetItems(); len(one) != 1 || one[0].GetId() != "early" {
+	if one := list(taskID("ws", 9), nil).GetItems(); len(one) != 1 || one[0].GetId() != "early" {
 		t.Errorf("of one task: %v", one)
 	}
 	if none := list(taskID("ws", 2), nil).GetItems(); len(none) != 0 {
@@ -265,5 +270,56 @@ func TestI14_ForeignTasksAreNotThere(t *testing.T) {
 			status.Convert(foreign).Message() != status.Convert(nowhere).Message() {
 			t.Errorf("%s: %v and %v", name, foreign, nowhere)
 		}
+	}
+}
+
+// I10: whether a task is blocked is derived as of the list's snapshot, from what its own
+// workspace has; an edge to a task that isn't there is none.
+func TestI10_ExactTasksAreBlocked(t *testing.T) {
+	w := newWorld(t)
+	w.seed("ws", 4)
+	w.seed("other", 1)
+	w.approve(alpha, "ws")
+	w.must(w.store.Seed(t.Context(), "ws", func(tx store.SeedTx) error {
+		edge := func(source string, target int) error {
+			return tx.Relation(domain.TaskRelation{Kind: domain.RelationDependency, SourceTaskID: source, TargetTaskID: taskID("ws", target)})
+		}
+		return errors.Join(edge(taskID("ws", 3), 0), edge(taskID("ws", 3), 1), edge(taskID("other", 0), 2))
+	}))
+	become := func(state domain.TaskState) {
+		t.Helper()
+		w.must(w.store.Write(t.Context(), "ws", func(tx command.Tx) error {
+			task, _, err := tx.Task(taskID("ws", 3))
+			task.State, task.Version = state, tx.Version()
+			return errors.Join(err, tx.UpdateTask(task), tx.Append(touched(task)))
+		}))
+	}
+	is := func(what string, task *pluginv1.Task, reason string) {
+		t.Helper()
+		if task.GetBlocked() != (reason != "") || task.GetBlockedReason() != reason {
+			t.Errorf("%s: blocked %t, %q, want %q", what, task.GetBlocked(), task.GetBlockedReason(), reason)
+		}
+	}
+	list := func(page *pluginv1.ExactReadPage) ([]*pluginv1.ExactTaskObservation, *pluginv1.ExactReadPageInfo) {
+		t.Helper()
+		response, err := w.host.ListTasksExact(w.as(alpha), &pluginv1.ListTasksExactRequest{RequestId: "r", WorkspaceId: "ws", Page: page})
+		w.must(err)
+		return response.GetItems(), response.GetPageInfo()
+	}
+	for _, c := range []struct {
+		state  domain.TaskState
+		reason string
+	}{{domain.TaskInProgress, "pending"}, {domain.TaskFailed, "failed"}, {domain.TaskCompleted, ""}, {domain.TaskReview, "pending"}} {
+		become(c.state)
+		first, info := list(&pluginv1.ExactReadPage{Limit: 1})
+		is(string(c.state)+", on the first page", first[0].GetTask(), c.reason)
+		become(domain.TaskCancelled)
+		second, _ := list(&pluginv1.ExactReadPage{Limit: 3, Cursor: info.GetNextCursor(), SnapshotVersion: info.GetSnapshotVersion()})
+		is(string(c.state)+", on the second page", second[0].GetTask(), c.reason)
+		is("who waits for what another workspace has", second[1].GetTask(), "")
+		is("who waits for nothing", second[2].GetTask(), "")
+		now, err := w.host.GetTaskExact(w.as(alpha), &pluginv1.GetTaskExactRequest{RequestId: "r", WorkspaceId: "ws", TaskId: taskID("ws", 1)})
+		w.must(err)
+		is(string(c.state)+", read alone afterwards", now.GetItem().GetTask(), "failed")
 	}
 }

@@ -41,6 +41,8 @@ var (
 	// ErrWorkspaceBound: the commit names another workspace than the
 	// transaction is in.
 	ErrWorkspaceBound = errors.New("the write is outside the transaction's workspace or version")
+	// ErrNotQueued: a move waits for a slot that its task isn't queued for.
+	ErrNotQueued = errors.New("the task is not queued for the slot of the move")
 	// ErrNoEntry: a command wrote and appended no entry.
 	ErrNoEntry = errors.New("a write without its journal entry")
 )

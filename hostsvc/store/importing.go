@@ -157,12 +157,15 @@ var importPlaces = map[importer.Space]importPlace{
 	// What Bind makes is bound and not described yet.
 	importer.SpaceWorkspace: {table: "workspaces", id: "workspace_id", in: "''", as: `CASE WHEN name = workspace_id
 		AND description = '' AND details = '' AND sort_order = 0 THEN '' ELSE '` + importer.Described + `' END`},
-	importer.SpaceWorkflow:        {table: "workflows", id: "id", in: "''", as: "''"},
-	importer.SpaceStep:            {table: "workflow_steps", id: "id", in: "workflow_id", as: "''"},
-	importer.SpaceTask:            {table: "tasks", id: "id", in: "workflow_step_id", as: "workflow_id"},
-	importer.SpaceRelation:        {table: "task_relations", id: "name", in: "''", as: "''"},
-	importer.SpaceTransition:      {table: "pending_transitions", id: "id", in: "''", as: "''"},
-	importer.SpaceWaiting:         {table: "pending_transitions", id: "session_id", in: "''", as: "''", where: " AND session_id <> ''"},
+	importer.SpaceWorkflow:   {table: "workflows", id: "id", in: "''", as: "''"},
+	importer.SpaceStep:       {table: "workflow_steps", id: "id", in: "workflow_id", as: "''"},
+	importer.SpaceTask:       {table: "tasks", id: "id", in: "workflow_step_id", as: "workflow_id"},
+	importer.SpaceRelation:   {table: "task_relations", id: "name", in: "''", as: "''"},
+	importer.SpaceTransition: {table: "pending_transitions", id: "id", in: "''", as: "''"},
+	importer.SpaceWaiting:    {table: "pending_transitions", id: "session_id", in: "''", as: "''", where: " AND session_id <> ''"},
+	importer.SpaceSlot: {
+		table: "pending_transitions", id: "task_id", in: "to_step_id", as: "id", where: " AND predicate = '" + string(domain.PredicateSlot) + "'",
+	},
 	importer.SpaceRepository:      {table: "repositories", id: "id", in: "''", as: "''"},
 	importer.SpaceSession:         {table: "sessions", id: "id", in: "task_id", as: "state"},
 	importer.SpacePrimary:         {table: "sessions", id: "task_id", in: "''", as: "''", where: " AND is_primary = 1"},

@@ -3,6 +3,7 @@ package store
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kandev/plugin-host/hostsvc/domain"
 	"github.com/kandev/plugin-host/hostsvc/query"
@@ -116,6 +117,91 @@ func (s *snapshot) RelationsOf(workspaceID string, taskIDs []string, asOf domain
 		return edges, err
 	})
 }
+
+// predecessorsAsOf returns the statement that finds what tasks, which in selects, wait
+// for as of $2 in workspace $1: of the edges and the tasks as they are, and of those as
+// they were too where closed versions may be meant. A planner without statistics takes
+// the order of CROSS JOIN as it is written.
+func predecessorsAsOf(closed bool, in string) string {
+	suffixes := []string{""}
+	if closed {
+		suffixes = append(suffixes, "_closed")
+	}
+	var b strings.Builder
+	for _, edges := range suffixes {
+		for _, tasks := range suffixes {
+			if b.Len() > 0 {
+				b.WriteString(" UNION ")
+			}
+			b.WriteString(`SELECT DISTINCT r.target_task_id, p.state,
+				CAST(CASE WHEN p.archived_at IS NULL THEN 0 ELSE 1 END AS bigint) AS archived
+				FROM task_relations` + edges + ` r CROSS JOIN tasks` + tasks + ` p
+				WHERE r.workspace_id = $1 AND r.version <= $2` + in + `
+				AND p.workspace_id = $1 AND p.id = r.source_task_id AND p.version <= $2`)
+			if edges != "" {
+				b.WriteString(" AND r.valid_to > $2")
+			}
+			if tasks != "" {
+				b.WriteString(" AND p.valid_to > $2")
+			}
+		}
+	}
+	return b.String()
+}
+
+// predecessors finds what tasks wait for, by the task's ID.
+func predecessors(workspaceID string, taskIDs []string, asOf domain.Version, closed bool, find func(statement string, row func(Row) error, args ...any) error) (map[string][]domain.Task, error) {
+	found := map[string][]domain.Task{}
+	for ids := range slices.Chunk(taskIDs, idsAtOnce) {
+		var in strings.Builder
+		args := writeIn(&in, []any{workspaceID, int64(asOf)}, "r.target_task_id", ids)
+		err := find(predecessorsAsOf(closed, in.String()), func(r Row) error {
+			p := domain.Task{State: domain.TaskState(r.Text(1))}
+			if r.Int(2) != 0 {
+				p.ArchivedAt = archivedOnce
+			}
+			found[r.Text(0)] = append(found[r.Text(0)], p)
+			return nil
+		}, args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// Predecessors implements query.TaskSnapshot.
+func (s *snapshot) Predecessors(workspaceID string, taskIDs []string, asOf domain.Version) (map[string][]domain.Task, error) {
+	closed := false
+	if asOf != query.Latest {
+		newest, _, err := s.Head(workspaceID)
+		if err != nil {
+			return nil, err
+		}
+		closed = asOf < newest
+	}
+	return predecessors(workspaceID, taskIDs, asOf, closed, func(statement string, row func(Row) error, args ...any) error {
+		return s.query("list what tasks wait for", statement, row, args...)
+	})
+}
+
+// Predecessors implements board.Tx.
+func (t *tx) Predecessors(taskIDs []string) (map[string][]domain.Task, error) {
+	return predecessors(t.workspace, taskIDs, query.Latest, false, func(statement string, row func(Row) error, args ...any) error {
+		return t.query("list what tasks wait for", statement, row, args...)
+	})
+}
+
+// Dependents implements board.Tx.
+func (t *tx) Dependents(taskID string) (tasks []domain.Task, err error) {
+	err = t.query("list the tasks that wait for a task", `SELECT `+taskColumns+` FROM tasks WHERE workspace_id = $1 AND id IN
+		(SELECT target_task_id FROM task_relations WHERE workspace_id = $1 AND source_task_id = $2) ORDER BY id`,
+		t.taskRows(&tasks), t.workspace, taskID)
+	return tasks, err
+}
+
+// archivedOnce is when something was archived of which only that it was is known.
+var archivedOnce = time.Unix(0, 0).UTC()
 
 // Relations implements query.RelationSnapshot.
 func (s *snapshot) Relations(workspaceID string, asOf domain.Version, after string, limit int) ([]domain.TaskRelation, error) {

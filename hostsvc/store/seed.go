@@ -16,8 +16,13 @@ type SeedTx interface {
 	Workspace(workspace domain.Workspace) error
 	Workflow(workflow domain.Workflow) error
 	WorkflowStep(step domain.WorkflowStep) error
+	// Task inserts a task. One that is queued for another step gets the slot move
+	// that it waits to make too, with the task's ID.
 	Task(task domain.Task) error
 	Relation(relation domain.TaskRelation) error
+	// PendingTransition inserts a move that waits. A slot move replaces the one that
+	// its task has: without a task that is queued for it, it is ErrNotQueued. The
+	// zero QueuedAt is the task's.
 	PendingTransition(pending domain.PendingTransition) error
 	// StepTransition appends to the ledger, whose number of the row is the store's.
 	StepTransition(transition domain.StepTransition) error
@@ -77,5 +82,13 @@ func (s seedTx) WorkflowStep(step domain.WorkflowStep) error {
 // Task implements SeedTx.
 func (s seedTx) Task(task domain.Task) error {
 	task.WorkspaceID, task.Version = s.tx.workspace, s.tx.Version()
-	return s.tx.InsertTask(task)
+	if err := s.tx.InsertTask(task); err != nil {
+		return err
+	}
+	move, queued := task.SlotMove()
+	if !queued {
+		return nil
+	}
+	move.ID, move.Actor, move.Version = task.ID, domain.ActorSystem, task.Version
+	return s.tx.InsertPendingTransition(move)
 }

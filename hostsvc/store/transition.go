@@ -121,6 +121,31 @@ func (s *Store) AllPendingTransitions(ctx context.Context, fn func(domain.Pendin
 // PendingTransition implements SeedTx.
 func (s seedTx) PendingTransition(p domain.PendingTransition) error {
 	p.WorkspaceID, p.Version = s.tx.workspace, s.tx.Version()
+	if p.Predicate != domain.PredicateSlot {
+		return s.tx.InsertPendingTransition(p)
+	}
+	task, _, err := s.tx.Task(p.TaskID)
+	if err != nil {
+		return err
+	}
+	if !p.Takes(task) {
+		return fmt.Errorf("insert pending transition %s of task %s: %w", p.ID, p.TaskID, ErrNotQueued)
+	}
+	have, err := s.tx.PendingTransitions(p.TaskID)
+	if err != nil {
+		return err
+	}
+	for _, other := range have {
+		if !other.Takes(task) {
+			continue
+		}
+		if err := s.tx.DeletePendingTransition(other); err != nil {
+			return err
+		}
+	}
+	if p.QueuedAt.IsZero() {
+		p.QueuedAt = task.QueuedAt
+	}
 	return s.tx.InsertPendingTransition(p)
 }
 

@@ -99,6 +99,10 @@ func (s *snapshot) Task(string, string) (domain.Task, bool, error) {
 	return domain.Task{Version: domain.Version(len(s.db.journal))}, true, nil
 }
 
+func (s *snapshot) Predecessors(string, []string, domain.Version) (map[string][]domain.Task, error) {
+	return nil, nil
+}
+
 func (s *snapshot) Tasks(string, query.TaskFilter, domain.Version, string, int) ([]domain.Task, error) {
 	return nil, errors.New("nobody lists tasks here")
 }

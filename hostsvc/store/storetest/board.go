@@ -379,6 +379,8 @@ func testSweep(t *testing.T, d Database) {
 	}
 	session("running", taskID(0), domain.SessionRunning)
 	session("over", taskID(1), domain.SessionCompleted)
+	// queued are those for a slot whose task is queued for it, and who that is.
+	queued := map[string]string{"expired": taskID(3), "expires yet": taskID(4), "no slot": taskID(5)}
 	moves := map[string]func(*domain.PendingTransition){
 		"stays":       func(*domain.PendingTransition) {},
 		"expired":     func(p *domain.PendingTransition) { p.ExpiresAt, p.SessionID = w.clock.Now(), "" },
@@ -391,21 +393,41 @@ func testSweep(t *testing.T, d Database) {
 		},
 		"no session": func(p *domain.PendingTransition) { p.SessionID = "nothing" },
 		"no slot":    func(p *domain.PendingTransition) { p.SessionID = "" },
+		"not queued": func(p *domain.PendingTransition) { p.SessionID = "" },
 	}
 	w.must(w.Seed(t.Context(), "w", func(tx store.SeedTx) error {
-		err := tx.WorkflowStep(domain.WorkflowStep{ID: "to", WorkflowID: "flow-1", Name: "To", Position: 9})
+		return tx.WorkflowStep(domain.WorkflowStep{ID: "to", WorkflowID: "flow-1", Name: "To", Position: 9})
+	}))
+	w.must(w.Board(t.Context(), "w", func(tx board.SweepTx) (err error) {
 		for id, change := range moves {
 			p := domain.PendingTransition{
-				ID: id, TaskID: taskID(0), SessionID: "running", FromStepID: step, ToStepID: "to", Predicate: domain.PredicateTurnEnd, QueuedAt: at(1),
+				ID: id, WorkspaceID: "w", TaskID: taskID(0), SessionID: "running", FromStepID: step, ToStepID: "to",
+				Predicate: domain.PredicateTurnEnd, QueuedAt: at(1), Version: tx.Version(),
 			}
 			change(&p)
 			if p.SessionID == "" {
 				p.Predicate = domain.PredicateSlot
 			}
-			err = errors.Join(err, tx.PendingTransition(p))
+			if of := queued[id]; of != "" {
+				p.TaskID = of
+				task, _, read := tx.Task(of)
+				task.QueuedForStepID, task.QueuedAt, task.Version = "to", at(1), tx.Version()
+				err = errors.Join(err, read, tx.UpdateTask(task))
+			}
+			err = errors.Join(err, tx.InsertPendingTransition(p))
 		}
-		return err
+		return errors.Join(err, tx.Append(entry("w", "", "moves")))
 	}))
+	// leave are the tasks that the sweep takes out of their queue.
+	leave := func(of string) {
+		t.Helper()
+		for id, task := range queued {
+			got, _ := w.readTask("w", task)
+			if left := got.QueuedForStepID == "" && got.QueuedAt.IsZero(); left != strings.Contains(of, id) || got.WorkflowStepID != step {
+				t.Errorf("the task of %q is queued for %q and stands in %s", id, got.QueuedForStepID, got.WorkflowStepID)
+			}
+		}
+	}
 	left := func() (ids []string) {
 		t.Helper()
 		w.must(w.AllPendingTransitions(t.Context(), func(p domain.PendingTransition) error {
@@ -418,14 +440,24 @@ func testSweep(t *testing.T, d Database) {
 	entries := len(w.entries("w"))
 	removed, err := sweeper.Sweep(t.Context())
 	w.must(err)
-	if want := []string{"expires yet", "no slot", "stays"}; removed != 6 || !slices.Equal(left(), want) {
+	if want := []string{"expires yet", "no slot", "stays"}; removed != 7 || !slices.Equal(left(), want) {
 		t.Errorf("%d removed, left are %q", removed, left())
 	}
+	ended := 0
 	for _, e := range w.entries("w")[entries:] {
-		if e.Kind != journal.KindSystem || e.EventType != board.EventTransitionEnded || e.Before == "" || e.After != "" || e.InstallationID != "" {
+		if e.EventType == board.EventTransitionEnded && e.After == "" {
+			ended++
+		} else if e.EventType != "task.updated" || e.TargetID != queued["expired"] || e.After == "" {
+			t.Errorf("the sweep's entry is %+v", e)
+		}
+		if e.Kind != journal.KindSystem || e.Before == "" || e.InstallationID != "" {
 			t.Errorf("the sweep's entry is %+v", e)
 		}
 	}
+	if n := len(w.entries("w")) - entries; ended != 7 || n != 8 {
+		t.Errorf("the sweep has %d entries, %d of moves", n, ended)
+	}
+	leave("expired")
 	// Replicas that sweep at once, and a mover: each ends once.
 	w.clock.advance(time.Minute)
 	entries = len(w.entries("w"))
@@ -450,9 +482,10 @@ func testSweep(t *testing.T, d Database) {
 	for _, n := range counts {
 		total += n
 	}
-	if want := []string{"no slot", "stays"}; total != 1 || !slices.Equal(left(), want) || len(w.entries("w")) != entries+2 {
+	if want := []string{"no slot", "stays"}; total != 1 || !slices.Equal(left(), want) || len(w.entries("w")) != entries+3 {
 		t.Errorf("%d were removed by %v, left are %q", total, counts, left())
 	}
+	leave("expired, expires yet")
 }
 
 // A move during a turn waits for its end, one for each session, and moves nothing.

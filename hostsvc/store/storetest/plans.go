@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,8 +151,47 @@ func RunPlans(t *testing.T, d Database, explain func(c store.Conn, statement sto
 	v1Pending("_all", legacy.InteractionFilter{})
 	v1Pending("_session", legacy.InteractionFilter{SessionIDs: two})
 	v1Pending("_task", legacy.InteractionFilter{TaskIDs: two, Kinds: two})
+	explainPredecessors(t, engine, w, asOf, explain)
 	const least = 40
 	if explained < least {
 		t.Errorf("only %d statements were explained", explained)
 	}
+}
+
+// explainPredecessors demands that what tasks wait for is found from the tasks that are
+// asked for: neither all edges nor all tasks of a workspace are looked at.
+func explainPredecessors(t *testing.T, engine *reading, w *world, asOf domain.Version, explain func(c store.Conn, statement store.Statement) (steps []string, err error)) {
+	t.Helper()
+	engine.statements = nil
+	w.must(w.Read(t.Context(), func(s query.Snapshot) error {
+		_, latest := s.Predecessors("w", []string{"a", "b"}, query.Latest)
+		_, older := s.Predecessors("w", []string{"a", "b"}, asOf)
+		return errors.Join(latest, older)
+	}))
+	statements := slices.DeleteFunc(engine.statements, func(s store.Statement) bool { return strings.Contains(s.Text, "FROM heads") })
+	if len(statements) != 2 {
+		t.Fatalf("it is read by %d statements", len(statements))
+	}
+	w.must(engine.Engine.Read(t.Context(), func(c store.Conn) error {
+		for i, terms := range []int{1, 4} {
+			steps, err := explain(c, statements[i])
+			if err != nil {
+				return err
+			}
+			found := 0
+			for _, step := range steps {
+				switch {
+				case strings.HasPrefix(step, "SEARCH r ") && strings.Contains(step, "_target ") && strings.Contains(step, "target_task_id=?"),
+					strings.HasPrefix(step, "SEARCH p ") && strings.Contains(step, "id=?"):
+					found++
+				case strings.HasPrefix(step, "SEARCH"), strings.HasPrefix(step, "SCAN"):
+					t.Errorf("%s\nis read by: %s", statements[i].Text, strings.Join(steps, "; "))
+				}
+			}
+			if found != 2*terms {
+				t.Errorf("%s\nis read by: %s", statements[i].Text, strings.Join(steps, "; "))
+			}
+		}
+		return nil
+	}))
 }

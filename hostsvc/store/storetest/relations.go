@@ -165,6 +165,17 @@ func (g graphWorld) all() []domain.TaskRelation {
 	return out
 }
 
+// blocked is what the predecessors that are there make of a task.
+func (g graphWorld) blocked(id string) domain.BlockedReason {
+	var before []domain.Task
+	for _, e := range g.edges {
+		if source, there := g.tasks[e.SourceTaskID]; there && e.TargetTaskID == id {
+			before = append(before, source)
+		}
+	}
+	return domain.BlockedBy(before)
+}
+
 func (g graphWorld) clone() graphWorld {
 	next := graphWorld{map[string]domain.Task{}, map[string]domain.TaskRelation{}}
 	for id, task := range g.tasks {
@@ -202,6 +213,10 @@ func testRelations(t *testing.T, d Database) {
 			next := worlds[newest].clone()
 			changed := task(workspace, id(rt, "task"), 0)
 			changed.Labels, changed.Version = nil, newest+1
+			changed.State = rapid.SampledFrom([]domain.TaskState{domain.TaskTodo, domain.TaskCompleted, domain.TaskFailed}).Draw(rt, "state")
+			if rapid.Bool().Draw(rt, "archived") {
+				changed.ArchivedAt = at(1)
+			}
 			if rapid.Bool().Draw(rt, "is a child") {
 				changed.ParentID = id(rt, "parent")
 			}
@@ -240,6 +255,8 @@ func testRelations(t *testing.T, d Database) {
 			ids := []string{id(rt, "of"), id(rt, "and of")}
 			var listed, of []domain.TaskRelation
 			var versions map[string]domain.Version
+			var waits map[string][]domain.Task
+			every := []string{taskID(0), taskID(1), taskID(2), taskID(3), taskID(4), taskID(5), "nothing"}
 			err := w.Read(context.Background(), func(s query.Snapshot) (err error) {
 				for after := ""; ; {
 					page, err := s.Relations(workspace, asOf, after, limit)
@@ -255,11 +272,23 @@ func testRelations(t *testing.T, d Database) {
 				if of, err = s.RelationsOf(workspace, ids, asOf); err != nil {
 					return err
 				}
+				known := asOf
+				if asOf == newest && rapid.Bool().Draw(rt, "latest") {
+					known = query.Latest
+				}
+				if waits, err = s.Predecessors(workspace, every, known); err != nil {
+					return err
+				}
 				versions, err = s.TaskVersions(workspace, ids, asOf)
 				return err
 			})
 			if err != nil {
 				rt.Fatal(err)
+			}
+			for _, id := range every {
+				if got, want := domain.BlockedBy(waits[id]), worlds[asOf].blocked(id); got != want {
+					rt.Fatalf("as of %d of %d, task %s is blocked by %q, want %q: %+v", asOf, newest, id, got, want, waits[id])
+				}
 			}
 			want := worlds[asOf].all()
 			if !slices.Equal(listed, want) {

@@ -22,6 +22,7 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/admission"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/journal"
 	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/query"
 	"github.com/kandev/plugin-host/hostsvc/store"
@@ -43,7 +44,8 @@ const (
 	loadPace = 800
 )
 
-// change is what a commit made of a task, nil when it deleted it.
+// change is what a commit made of a task, nil when it deleted it. Without an ID it is
+// the commit alone.
 type change struct {
 	version domain.Version
 	id      string
@@ -66,10 +68,16 @@ type chronicle struct {
 	changes map[string][]change
 	// targets is the task that each commit changed.
 	targets map[domain.Version]string
+	// edges are the dependencies, which end with either of their tasks and not before.
+	edges []domain.TaskRelation
 }
 
-func newChronicle(version domain.Version, tasks []domain.Task) *chronicle {
+func newChronicle(version domain.Version, tasks []domain.Task, edges []domain.TaskRelation) *chronicle {
+	for i := range edges {
+		edges[i].WorkspaceID, edges[i].Version = "w", version
+	}
 	c := &chronicle{
+		edges:  edges,
 		newest: version, early: map[domain.Version][]change{}, changes: make(map[string][]change, len(tasks)),
 		targets: map[domain.Version]string{},
 	}
@@ -93,6 +101,9 @@ func (c *chronicle) add(changes []change) {
 		c.newest++
 		delete(c.early, c.newest)
 		for _, one := range next {
+			if one.id == "" {
+				continue
+			}
 			if at, known := slices.BinarySearch(c.ids, one.id); !known {
 				c.ids = slices.Insert(c.ids, at, one.id)
 			}
@@ -149,21 +160,41 @@ func (c *chronicle) world(asOf domain.Version) []*domain.Task {
 	return tasks
 }
 
+// blocked is what their predecessors make of the tasks of a world.
+func (c *chronicle) blocked(world []*domain.Task) map[string]domain.BlockedReason {
+	there := make(map[string]*domain.Task, len(world))
+	for _, t := range world {
+		there[t.ID] = t
+	}
+	before := map[string][]domain.Task{}
+	for _, e := range c.edges {
+		if source := there[e.SourceTaskID]; source != nil {
+			before[e.TargetTaskID] = append(before[e.TargetTaskID], *source)
+		}
+	}
+	blocked := make(map[string]domain.BlockedReason, len(before))
+	for id, predecessors := range before {
+		blocked[id] = domain.BlockedBy(predecessors)
+	}
+	return blocked
+}
+
 // tasks is the list of tasks as of a version.
-func (c *chronicle) tasks(asOf domain.Version, filter query.TaskFilter) []*domain.Task {
-	var list []*domain.Task
-	for _, t := range c.world(asOf) {
+func (c *chronicle) tasks(asOf domain.Version, filter query.TaskFilter) []*query.Task {
+	var list []*query.Task
+	world := c.world(asOf)
+	blocked := c.blocked(world)
+	for _, t := range world {
 		if among(filter.WorkflowIDs, t.WorkflowID) && among(filter.States, string(t.State)) &&
 			(filter.Parent == nil || *filter.Parent == t.ParentID) &&
 			(filter.IncludeArchived || t.ArchivedAt.IsZero()) && (filter.IncludeEphemeral || !t.Ephemeral) {
-			list = append(list, t)
+			list = append(list, &query.Task{Task: *t, Blocked: blocked[t.ID]})
 		}
 	}
 	return list
 }
 
-// relations is the list of relations as of a version: the tasks have no others than
-// those to their parents.
+// relations is the list of relations as of a version.
 func (c *chronicle) relations(asOf domain.Version) []*query.Relation {
 	var list []*query.Relation
 	world := c.world(asOf)
@@ -182,8 +213,13 @@ func (c *chronicle) relations(asOf domain.Version) []*query.Relation {
 			})
 		}
 	}
+	for _, e := range c.edges {
+		if source, target := versions[e.SourceTaskID], versions[e.TargetTaskID]; source != 0 && target != 0 {
+			list = append(list, &query.Relation{TaskRelation: e, SourceVersion: source, TargetVersion: target})
+		}
+	}
 	slices.SortFunc(list, func(a, b *query.Relation) int {
-		return cmp.Or(strings.Compare(a.SourceTaskID, b.SourceTaskID), strings.Compare(a.TargetTaskID, b.TargetTaskID))
+		return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.SourceTaskID, b.SourceTaskID), strings.Compare(a.TargetTaskID, b.TargetTaskID))
 	})
 	return list
 }
@@ -215,6 +251,12 @@ type chronicledTx struct {
 	changes *[]change
 }
 
+// Append implements board.Tx. A commit may change no task.
+func (tx chronicledTx) Append(e journal.Entry) error {
+	*tx.changes = append(*tx.changes, change{version: tx.Version()})
+	return tx.Tx.Append(e)
+}
+
 // InsertTask implements legacy.TaskTx.
 func (tx chronicledTx) InsertTask(t domain.Task) error {
 	*tx.changes = append(*tx.changes, change{tx.Version(), t.ID, &t})
@@ -239,6 +281,8 @@ const (
 	loadGroup  = 10
 	treeEvery  = 5
 	adoptEvery = 50
+	// adopted is which of them the adopter's child is.
+	adopted = 2*loadGroup + 7
 )
 
 // adopter is a parent of many, which nobody writes.
@@ -262,10 +306,29 @@ func loadTask(at time.Time, i int) domain.Task {
 	switch {
 	case group > 0 && group%treeEvery == 0 && i%loadGroup != 0:
 		t.ParentID = taskID(group * loadGroup)
-	case i%adoptEvery == 2*loadGroup+7:
+	case i%adoptEvery == adopted:
 		t.ParentID = adopter
 	}
 	return t
+}
+
+// loadEdges are dependencies: of the last three tasks of some groups the first waits for
+// the second and both for the third; most of the adopter's children wait for one task,
+// and one of them for many.
+func loadEdges(at time.Time) (edges []domain.TaskRelation) {
+	edge := func(source, target int) {
+		edges = append(edges, domain.TaskRelation{
+			Kind: domain.RelationDependency, SourceTaskID: taskID(source), TargetTaskID: taskID(target), CreatedAt: at,
+		})
+	}
+	for first := 2 * adoptEvery; first < loadTasks; first += adoptEvery {
+		edge(first+8, first+7)
+		edge(first+9, first+7)
+		edge(first+9, first+8)
+		edge(first+9, first+adopted)
+		edge(first+8, adopted)
+	}
+	return edges
 }
 
 // loadWriter changes, moves, creates and deletes tasks that no other writer does.
@@ -416,14 +479,14 @@ type listing[T any] struct {
 
 var loadEnvelope = admission.Envelope{RequestID: "r", WorkspaceID: "w"}
 
-func (c *chronicle) taskListing(limit int32, filter query.TaskFilter) listing[domain.Task] {
-	return listing[domain.Task]{
+func (c *chronicle) taskListing(limit int32, filter query.TaskFilter) listing[query.Task] {
+	return listing[query.Task]{
 		limit: limit,
-		page: func(ctx context.Context, r *query.Reader, page query.Page) (query.List[domain.Task], *admission.Refusal) {
+		page: func(ctx context.Context, r *query.Reader, page query.Page) (query.List[query.Task], *admission.Refusal) {
 			list, _, refusal := r.Tasks(ctx, installation, admission.Method{Name: "ListTasksExact", Capability: contract.ReadTasks}, loadEnvelope, filter, page)
 			return list, refusal
 		},
-		want: func(asOf domain.Version) []*domain.Task { return c.tasks(asOf, filter) },
+		want: func(asOf domain.Version) []*query.Task { return c.tasks(asOf, filter) },
 	}
 }
 
@@ -572,6 +635,7 @@ func testUnderLoad(t *testing.T, d Database) {
 	for i := range tasks {
 		tasks[i] = loadTask(w.now(), i)
 	}
+	edges := loadEdges(w.now())
 	w.must(w.Seed(t.Context(), "w", func(tx store.SeedTx) error {
 		err := errors.Join(
 			tx.Workflow(domain.Workflow{ID: "w-side", Name: "Side", CreatedAt: w.now(), UpdatedAt: w.now()}),
@@ -582,11 +646,16 @@ func testUnderLoad(t *testing.T, d Database) {
 				err = tx.Task(one)
 			}
 		}
+		for _, one := range edges {
+			if err == nil {
+				err = tx.Relation(one)
+			}
+		}
 		return err
 	}))
 	var seeded domain.Version
 	w.must(w.Read(t.Context(), func(s query.Snapshot) (err error) { seeded, _, err = s.Head("w"); return err }))
-	c := newChronicle(seeded, tasks)
+	c := newChronicle(seeded, tasks, edges)
 	written := &chronicled{Store: w.Legacy(), chronicle: c}
 	host := w.v1()
 	host.Store = written
@@ -616,7 +685,7 @@ func testUnderLoad(t *testing.T, d Database) {
 			t.Logf("%s: %d lists of %d items in all; %d grew old", name, lists, items, old)
 		})
 	}
-	for name, l := range map[string]listing[domain.Task]{
+	for name, l := range map[string]listing[query.Task]{
 		"all tasks":           c.taskListing(200, query.TaskFilter{IncludeArchived: true, IncludeEphemeral: true}),
 		"tasks in review":     c.taskListing(63, query.TaskFilter{States: []string{string(domain.TaskReview)}, IncludeArchived: true}),
 		"tasks of a workflow": c.taskListing(7, query.TaskFilter{WorkflowIDs: []string{"w-side"}}),
@@ -700,6 +769,61 @@ func (u *underLoad) noticesNewer(t *testing.T, c *chronicle, host *legacy.Host) 
 		}
 		t.Logf("noticed: %s", err)
 	}
+	u.noticesNewerPredecessors(t, c, host)
+}
+
+// noticesNewerPredecessors shows the same of what tasks wait for.
+func (u *underLoad) noticesNewerPredecessors(t *testing.T, c *chronicle, host *legacy.Host) {
+	t.Helper()
+	faulty := *u.reader
+	faulty.Store = newestPredecessors{u.Store}
+	asOf, _ := c.at()
+	blocked, there := map[string]domain.BlockedReason{}, map[string]*domain.Task{}
+	for _, task := range c.tasks(asOf, query.TaskFilter{Parent: &adopter}) {
+		blocked[task.ID] = task.Blocked
+	}
+	for _, task := range c.world(asOf) {
+		there[task.ID] = task
+	}
+	// One that is far behind the first page.
+	last := -1
+	for i, e := range c.edges {
+		if source := there[e.SourceTaskID]; blocked[e.TargetTaskID] == domain.BlockedPending && e.TargetTaskID != taskID(adopted) && source != nil &&
+			source.DependencyStatus() == domain.DependencyPending {
+			last = i
+		}
+	}
+	if last < 0 {
+		t.Fatal("no child of the adopter waits for anything")
+	}
+	failed := string(domain.TaskFailed)
+	var changed error
+	_, err := c.taskListing(50, query.TaskFilter{Parent: &adopter}).read(t.Context(), c, &faulty, func(domain.Version) error {
+		_, changed = host.UpdateTask(t.Context(), plugin, legacy.TaskUpdate{ID: c.edges[last].SourceTaskID, State: &failed})
+		return changed
+	})
+	u.must(changed)
+	if err == nil {
+		t.Error("a list that shows what became of predecessors after its snapshot passes")
+		return
+	}
+	t.Logf("noticed: %s", err)
+}
+
+// newestPredecessors is a store that shows what tasks wait for as it is, whatever is
+// asked for.
+type newestPredecessors struct{ *store.Store }
+
+// Read implements query.Store.
+func (n newestPredecessors) Read(ctx context.Context, fn func(query.Snapshot) error) error {
+	return n.Store.Read(ctx, func(s query.Snapshot) error { return fn(newestPredecessorsSnapshot{s}) })
+}
+
+type newestPredecessorsSnapshot struct{ query.Snapshot }
+
+// Predecessors implements query.TaskSnapshot.
+func (s newestPredecessorsSnapshot) Predecessors(workspaceID string, ids []string, _ domain.Version) (map[string][]domain.Task, error) {
+	return s.Snapshot.Predecessors(workspaceID, ids, query.Latest)
 }
 
 // newest is a store whose lists of tasks show the newest world, whichever is asked for.
