@@ -161,6 +161,8 @@ type door struct {
 	registry *registry
 	identity Authenticator
 	legacy   admission.LegacyView
+	// receipts records what came of v1's writers.
+	receipts admission.Receipts
 	crowd    *crowd
 	log      *slog.Logger
 	now      func() time.Time

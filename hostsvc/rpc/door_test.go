@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kandev/plugin-host/hostsvc/identity"
+	"github.com/kandev/plugin-host/hostsvc/journal"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
@@ -39,9 +40,15 @@ func newDoor(t *testing.T) *door {
 	return &door{
 		registry: registry, identity: nobody{}, crowd: &crowd{limit: 1, now: time.Now}, now: time.Now,
 		log: slog.New(slog.DiscardHandler), observer: unobserved{}, refusals: &sample{now: time.Now}, streams: make(chan struct{}, 1),
-		drained: make(chan struct{}),
+		drained: make(chan struct{}), receipts: unkept{},
 	}
 }
+
+// unkept receipts are durable enough for a door alone.
+type unkept struct{}
+
+// Append implements admission.Receipts.
+func (unkept) Append(context.Context, journal.Receipt) error { return nil }
 
 // TestUserAsk31_NoKindOfStreamIsAWayAround: one table of methods against every
 // kind of RPC. Whatever the kind, a handler is reached on the public list alone.

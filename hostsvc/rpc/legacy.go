@@ -54,6 +54,7 @@ func (d *door) v1(ctx context.Context, c *call, call func() (any, error)) (respo
 		c.outcome.State, c.outcome.Reason = contract.StateUnavailable, contract.ReasonDependencyUnavailable
 		return nil, status.Errorf(codes.Unavailable, "too many calls of this plugin are in flight; try the same again")
 	}
+	defer func() { response, err = d.recordedV1(ctx, c, response, err) }()
 	seen := d.legacy.Legacy(c.principal.InstallationID)
 	if refusal := admission.AuthoriseLegacy(seen, c.method.need, d.now()); refusal != nil {
 		return nil, c.v1Refused(refusal)

@@ -154,6 +154,9 @@ func NewServer(config Config) (*Server, error) {
 	if door.legacy == nil {
 		door.legacy = noLegacy{}
 	}
+	if config.Executor != nil {
+		door.receipts = config.Executor.Receipts
+	}
 	if door.observer == nil {
 		door.observer = unobserved{}
 	}
