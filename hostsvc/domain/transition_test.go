@@ -165,7 +165,8 @@ func TestC2_SlotMove(t *testing.T) {
 		"to elsewhere":    func(p *PendingTransition) { p.ToStepID = "c" },
 	} {
 		other := move
-		if change(&other); other.Takes(task) {
+		change(&other)
+		if other.Takes(task) {
 			t.Errorf("a move %s takes the task", name)
 		}
 	}
