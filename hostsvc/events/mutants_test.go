@@ -58,6 +58,7 @@ func TestMutants_AreNoticed(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			storetest.Noticed(t, func(tb testing.TB) {
+				tb.Helper()
 				d := onSQLite(tb)
 				d.mutate, d.trust, d.timeout = m.mutate, m.trust, 2*time.Second
 				m.test(d)
@@ -120,8 +121,8 @@ type rows struct {
 	approval approval
 }
 
-func approvals(make func() approval) func(*events.Config) {
-	return func(c *events.Config) { c.Rows = rows{c.Rows, make()} }
+func approvals(answer func() approval) func(*events.Config) {
+	return func(c *events.Config) { c.Rows = rows{c.Rows, answer()} }
 }
 
 func (s rows) Read(ctx context.Context, fn func(query.Snapshot) error) error {

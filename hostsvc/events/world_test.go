@@ -81,12 +81,13 @@ func onBoth(t *testing.T, test func(database)) {
 	})
 }
 
-func onSQLite(t testing.TB) database {
-	path := filepath.Join(t.TempDir(), "host.db")
-	return database{TB: t, sole: true, open: func() store.Engine {
+func onSQLite(tb testing.TB) database {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "host.db")
+	return database{TB: tb, sole: true, open: func() store.Engine {
 		engine, err := sqlite.Open(path)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		return engine
 	}}
@@ -229,16 +230,16 @@ var limits = events.Limits{
 	Poll: 10 * time.Millisecond, Pace: time.Millisecond, Heartbeat: 50 * time.Millisecond, Check: 10 * time.Millisecond,
 }
 
-func newWorld(t testing.TB, engine store.Engine, mutate func(*events.Config), limits events.Limits) *world {
-	t.Helper()
-	w := &world{TB: t, seen: &seen{legacy: map[string]authority.Legacy{}}, clock: &clock{}, audit: &audit{}}
+func newWorld(tb testing.TB, engine store.Engine, mutate func(*events.Config), limits events.Limits) *world {
+	tb.Helper()
+	w := &world{TB: tb, seen: &seen{legacy: map[string]authority.Legacy{}}, clock: &clock{}, audit: &audit{}}
 	var err error
-	w.store, err = store.Open(t.Context(), engine, store.Options{
-		Now: w.clock.Now, Log: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) },
+	w.store, err = store.Open(tb.Context(), engine, store.Options{
+		Now: w.clock.Now, Log: slog.New(slog.DiscardHandler), Fatal: func(err error) { tb.Error(err) },
 	})
 	w.must(err)
-	t.Cleanup(func() { w.must(w.store.Close()) })
-	w.term, err = storetest.Vouch(t.Context(), w.store)
+	tb.Cleanup(func() { w.must(w.store.Close()) })
+	w.term, err = storetest.Vouch(tb.Context(), w.store)
 	w.must(err)
 	cursors, err := query.NewCursors(make([]byte, query.CursorKeySize)) // the same for all of a test
 	w.must(err)
