@@ -14,6 +14,7 @@ import (
 	"github.com/kandev/plugin-host/controllers/kinds"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
+	"github.com/kandev/plugin-host/hostsvc/events"
 )
 
 type explainOptions struct {
@@ -31,7 +32,8 @@ func (t *tool) explainCommand() *cobra.Command {
 		Long: `Say why a plugin's call would be allowed or denied now, check by check.
 
 It is the Host's own decision, on the row that the newest event rebuilds and the
-objects of the cluster. What lives only in the Host's store can't be seen from
+objects of the cluster. WatchEvents needs no capability: of it, each event pattern
+that the manifest declares is said to be sent or not, and why. What lives only in the Host's store can't be seen from
 here, and the answer says so: a narrowing that was just seen (a hold), and whether
 the store vouches for its rows (the lease). Either can only make a call wait or
 fail.
@@ -66,19 +68,21 @@ func methodNames() []string {
 
 // explanation is the answer of explain.
 type explanation struct {
-	Plugin      string   `json:"plugin"`
-	Namespace   string   `json:"namespace"`
-	WorkspaceID string   `json:"workspaceID"`
-	Method      string   `json:"method,omitempty"`
-	Capability  string   `json:"capability"`
-	State       string   `json:"state"`
-	Reason      string   `json:"reason,omitempty"`
-	Retry       string   `json:"retry,omitempty"`
-	Allowed     bool     `json:"allowed"`
-	Revision    uint64   `json:"revision"`
-	Checks      []check  `json:"checks"`
-	Why         []string `json:"why,omitempty"`
-	NotSeen     []string `json:"notSeen"`
+	Plugin      string  `json:"plugin"`
+	Namespace   string  `json:"namespace"`
+	WorkspaceID string  `json:"workspaceID"`
+	Method      string  `json:"method,omitempty"`
+	Capability  string  `json:"capability,omitempty"`
+	State       string  `json:"state"`
+	Reason      string  `json:"reason,omitempty"`
+	Retry       string  `json:"retry,omitempty"`
+	Allowed     bool    `json:"allowed"`
+	Revision    uint64  `json:"revision"`
+	Checks      []check `json:"checks,omitempty"`
+	// Events are those that a call of WatchEvents is about.
+	Events  []eventNeed `json:"events,omitempty"`
+	Why     []string    `json:"why,omitempty"`
+	NotSeen []string    `json:"notSeen"`
 }
 
 type check struct {
@@ -100,7 +104,12 @@ func (t *tool) explain(ctx context.Context, o explainOptions, name string) error
 	if err != nil {
 		return err
 	}
-	e, err := t.explainCall(ctx, c, name, capability, o)
+	var e explanation
+	if o.method == events.Method {
+		e, err = t.explainEvents(ctx, c, name, o)
+	} else {
+		e, err = t.explainCall(ctx, c, name, capability, o)
+	}
 	if err != nil {
 		return err
 	}
@@ -134,6 +143,9 @@ func (t *tool) needed(o *explainOptions) (contract.Capability, error) {
 	for _, m := range hostMethods() {
 		if m.name != o.method {
 			continue
+		}
+		if m.events {
+			return 0, nil
 		}
 		if m.open {
 			return 0, problem{what: o.method + " needs no capability: every plugin whose token the Host accepts may call it"}
@@ -320,7 +332,10 @@ func (s subject) why(row authority.Row, capability contract.Capability, revision
 func (t *tool) printExplanation(e explanation) {
 	paint := t.paint(t.Out)
 	call := e.Capability
-	if e.Method != "" {
+	switch {
+	case e.Capability == "":
+		call = e.Method
+	case e.Method != "":
 		call = e.Method + " (" + e.Capability + ")"
 	}
 	verdict := paint.green("allowed")
@@ -346,6 +361,7 @@ func (t *tool) printExplanation(e explanation) {
 		}
 		fmt.Fprintln(t.Out, line)
 	}
+	t.printEvents(e)
 	for _, why := range e.Why {
 		fmt.Fprintln(t.Out, "Why:", why)
 	}

@@ -229,6 +229,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"no-reason":       {"revoke", "failing", "-n", "team-a"},
 		"not-granted":     {"revoke", "failing", "-n", "team-a", "--reason", "x"},
 		"unknown-method":  {"explain", "failing", "-n", "team-a", "--method", "UpdateTask"},
+		"events-revision": {"explain", "failing", "-n", "team-a", "--method", "WatchEvents", "--revision", "1"},
 		"open-method":     {"explain", "failing", "-n", "team-a", "--method", "GetCapabilityContext"},
 		"bad-time":        {"approve", "failing", "-n", "team-a", "--all-declared", "--expires-in", "soon", "--yes"},
 		"bad-output":      {"review", "failing", "-n", "team-a", "-o", "wide"},
@@ -253,6 +254,34 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		mustKube(t, "", "create", "clusterrolebinding", "bob-reads", "--clusterrole=plugin-host-viewer", "--user=bob@example.com")
 		golden(t, "error-may-not-approve", both(must(t, 1, "bob@example.com", "approve", "failing", "-n", "team-a", "--all-declared", "--yes", "--reason", "x")))
 	})
+}
+
+// WatchEvents needs no capability: what its events need is said of each pattern that
+// the manifest declares.
+func TestExplainEvents(t *testing.T) {
+	explain := func(code int, as string, more ...string) string {
+		return must(t, code, as, append([]string{"explain", "watching", "-n", "team-a", "--method", "WatchEvents"}, more...)...).Stdout
+	}
+	o := installed(t, "watching", readTasks, "host.v2.read:task_relations")
+	golden(t, "explain-events-none", explain(0, world.Ada))
+	o.Spec.Manifest.Legacy = &v1alpha1.LegacyManifest{Events: []string{"task.*", "task_relation.*", "plugin.*.*", "nothing.ever"}}
+	update := func() {
+		t.Helper()
+		o.TypeMeta, o.ManagedFields, o.ResourceVersion = manifest("watching", "").TypeMeta, nil, ""
+		git := newFolder(t)
+		git.write("installation.yaml", asYAML(t, o))
+		mustKube(t, "", "apply", "--server-side", "--force-conflicts", "--field-manager=kustomize-controller", "-f", git.path)
+	}
+	update()
+	golden(t, "explain-events", explain(0, world.Ada))
+	must(t, 0, world.Ada, "approve", "watching", "-n", "team-a", "--capability", "host.v2.read:task_relations", "--reason", "It watches", "--yes")
+	golden(t, "explain-events-granted", explain(0, world.Ada))
+	if out := explain(0, world.Ada, "-o", "json"); !strings.Contains(out, `"capability": "host.v2.read:task_relations"`) || strings.Contains(out, "checks") {
+		t.Errorf("as JSON it is\n%s", out)
+	}
+	o.Spec.Suspend = true
+	update()
+	golden(t, "explain-events-suspended", explain(2, world.Ada))
 }
 
 // kubectl finds the plugin by its name, and completes it by the script beside it.
