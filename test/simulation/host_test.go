@@ -100,7 +100,7 @@ func (s *snapshot) Task(string, string) (domain.Task, bool, error) {
 }
 
 func (s *snapshot) Predecessors(string, []string, domain.Version) (map[string][]domain.Task, error) {
-	return nil, nil
+	return map[string][]domain.Task{}, nil // nothing here waits for anything
 }
 
 func (s *snapshot) Tasks(string, query.TaskFilter, domain.Version, string, int) ([]domain.Task, error) {
