@@ -200,8 +200,12 @@ type write struct {
 	check     func(rows int64) error
 }
 
-// later writes, at the latest before the next statement of another kind and
-// before the command is done: where the database is a round trip away, writes in
+// together is how many writes wait at most. The database ends a transaction that is
+// idle while very many are made ready.
+const together = 1000
+
+// later writes, at the latest before the next statement of another kind, before the
+// command is done and when many wait: where the database is a round trip away, writes in
 // a row take one together. An error of check fails the command like one of the
 // statement.
 func (t *tx) later(check func(rows int64) error, doing, statement string, args ...any) error {
@@ -216,7 +220,10 @@ func (t *tx) later(check func(rows int64) error, doing, statement string, args .
 		return err
 	}
 	t.pending = append(t.pending, write{doing, Statement{statement, args}, check})
-	return nil
+	if len(t.pending) < together {
+		return nil
+	}
+	return t.flush()
 }
 
 // flush sends the writes that wait.
