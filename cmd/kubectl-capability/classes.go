@@ -5,7 +5,6 @@ import (
 
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
-	"github.com/kandev/plugin-host/hostsvc/events"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
@@ -33,10 +32,8 @@ func grantableClasses() []string {
 // hostMethod is one RPC of the Host with what it needs.
 type hostMethod struct {
 	name string
-	// open says that it needs no capability. events says that it streams events, each
-	// of which needs what events.Needs says.
+	// open says that it needs no capability.
 	open       bool
-	events     bool
 	capability contract.Capability
 }
 
@@ -49,7 +46,6 @@ func hostMethods() []hostMethod {
 		descriptor := service.Methods().Get(i)
 		option, _ := proto.GetExtension(descriptor.Options(), pluginv1.E_Capability).(*pluginv1.Capability)
 		m := hostMethod{name: string(descriptor.Name()), open: option.GetNoneReason() != ""}
-		m.events = m.name == events.Method
 		if !m.open {
 			c, err := contract.ParseCapability(option.GetId())
 			if err != nil {

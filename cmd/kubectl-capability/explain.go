@@ -144,8 +144,8 @@ func (t *tool) needed(o *explainOptions) (contract.Capability, error) {
 		if m.name != o.method {
 			continue
 		}
-		if m.events {
-			return 0, nil
+		if m.name == events.Method {
+			return 0, nil // each event needs what events.Needs says
 		}
 		if m.open {
 			return 0, problem{what: o.method + " needs no capability: every plugin whose token the Host accepts may call it"}

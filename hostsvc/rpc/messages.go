@@ -10,12 +10,7 @@ import (
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
-var messageTexts = shippedTexts{
-	identifiers: bothIdentifiers,
-	notFound:    "workspace was not found",
-	unavailable: "workspace data service is unavailable",
-	filter:      "message filter",
-}
+var messageTexts = dataTexts.filtering("message filter", "")
 
 // ListSanitizedMessagesExact lists the messages of a workspace without system markup.
 func (h *host) ListSanitizedMessagesExact(ctx context.Context, message *pluginv1.ListSanitizedMessagesExactRequest) (*pluginv1.ListSanitizedMessagesExactResponse, error) {

@@ -132,6 +132,12 @@ type shippedTexts struct {
 	widened, filter string
 }
 
+// filtering are the texts of a list that has a filter.
+func (texts shippedTexts) filtering(filter, widened string) shippedTexts {
+	texts.filter, texts.widened = filter, widened
+	return texts
+}
+
 // of returns the shipped text of a refusal where there is one, and otherwise
 // what the refusal says for people.
 func (texts shippedTexts) of(refusal *admission.Refusal) string {

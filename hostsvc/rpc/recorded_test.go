@@ -1,7 +1,6 @@
 package rpc_test
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -18,19 +17,9 @@ import (
 // receiptsOf are the durable receipts of a method, the oldest first.
 func (w *world) receiptsOf(method string) (receipts []journal.Receipt) {
 	w.Helper()
-	chains, err := w.store.Chains(w.Context())
-	w.must(err)
-	for _, chain := range chains {
-		segments, err := w.store.Segments(w.Context(), chain.Name, 0, 10_000)
-		w.must(err)
-		for _, segment := range segments {
-			for line := range strings.Lines(string(segment.Body)) {
-				var receipt journal.Receipt
-				w.must(json.Unmarshal([]byte(line), &receipt))
-				if receipt.Method == method {
-					receipts = append(receipts, receipt)
-				}
-			}
+	for _, receipt := range w.recorded() {
+		if receipt.Method == method {
+			receipts = append(receipts, receipt)
 		}
 	}
 	return receipts

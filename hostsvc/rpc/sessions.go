@@ -9,13 +9,7 @@ import (
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
-var sessionTexts = shippedTexts{
-	identifiers: bothIdentifiers,
-	notFound:    "workspace was not found",
-	unavailable: "workspace data service is unavailable",
-	widened:     "exact session filters cannot widen workspace scope",
-	filter:      "session filter",
-}
+var sessionTexts = dataTexts.filtering("session filter", "exact session filters cannot widen workspace scope")
 
 // ListSessionsExact lists the sessions of a workspace.
 func (h *host) ListSessionsExact(ctx context.Context, message *pluginv1.ListSessionsExactRequest) (*pluginv1.ListSessionsExactResponse, error) {

@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/big"
 	"net"
@@ -459,27 +460,40 @@ func (r *receipts) Append(ctx context.Context, receipt journal.Receipt) error {
 	return r.Recorder.Append(ctx, receipt)
 }
 
+// recorded are the durable receipts, chain by chain and in each the oldest first, each
+// with the name of its chain.
+func (w *world) recorded() iter.Seq2[string, journal.Receipt] {
+	return func(yield func(string, journal.Receipt) bool) {
+		w.Helper()
+		chains, err := w.store.Chains(w.Context())
+		w.must(err)
+		for _, chain := range chains {
+			segments, err := w.store.Segments(w.Context(), chain.Name, 0, 10_000)
+			w.must(err)
+			for _, segment := range segments {
+				for line := range strings.Lines(string(segment.Body)) {
+					var receipt journal.Receipt
+					w.must(json.Unmarshal([]byte(line), &receipt))
+					if !yield(chain.Name, receipt) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 // receipt finds the durable receipt of an audit ID.
 func (w *world) receipt(auditID string) journal.Receipt {
 	w.Helper()
-	chains, err := w.store.Chains(w.Context())
-	w.must(err)
-	for _, chain := range chains {
-		segments, err := w.store.Segments(w.Context(), chain.Name, 0, 10_000)
-		w.must(err)
-		for _, segment := range segments {
-			for line := range strings.Lines(string(segment.Body)) {
-				if !strings.Contains(line, `"audit_id":"`+auditID+`"`) {
-					continue
-				}
-				var receipt journal.Receipt
-				w.must(json.Unmarshal([]byte(line), &receipt))
-				if receipt.Refused() != strings.HasPrefix(chain.Name, "refusals/") {
-					w.Errorf("receipt %+v is in chain %s", receipt, chain.Name)
-				}
-				return receipt
-			}
+	for chain, receipt := range w.recorded() {
+		if receipt.AuditID != auditID {
+			continue
 		}
+		if receipt.Refused() != strings.HasPrefix(chain, "refusals/") {
+			w.Errorf("receipt %+v is in chain %s", receipt, chain)
+		}
+		return receipt
 	}
 	w.Fatalf("no receipt has the audit ID %q", auditID)
 	return journal.Receipt{}

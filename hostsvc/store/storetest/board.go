@@ -32,6 +32,15 @@ func (w *world) v1() *legacy.Host {
 	}
 }
 
+// createIn creates a task in a step of workspace w by v1, a second after the last one.
+func (w *world) createIn(host *legacy.Host, step string) (id string) {
+	w.t.Helper()
+	w.clock.advance(time.Second)
+	task, err := host.CreateTask(w.t.Context(), plugin, legacy.NewTask{Title: "t", WorkspaceID: "w", WorkflowID: "w-flow", WorkflowStepID: step})
+	w.must(err)
+	return task.ID
+}
+
 var plugin = legacy.Caller{InstallationID: installation, PluginID: "p", Declared: contract.LegacyDeclarable}
 
 // seedBoard makes a workflow whose step "work" has a limit and a feeder, and a step
@@ -247,13 +256,7 @@ func testPromotion(t *testing.T, d Database) {
 	w := open(t, d)
 	w.seedBoard("w", 1, 1)
 	host := w.v1()
-	create := func(step string) string {
-		t.Helper()
-		w.clock.advance(time.Second)
-		task, err := host.CreateTask(t.Context(), plugin, legacy.NewTask{Title: "t", WorkspaceID: "w", WorkflowID: "w-flow", WorkflowStepID: step})
-		w.must(err)
-		return task.ID
-	}
+	create := func(step string) string { return w.createIn(host, step) }
 	first, fed := create("w-work"), create("w-work")
 	waitsForFeeder := create("w-ready")
 	before, _ := w.readTask("w", fed)

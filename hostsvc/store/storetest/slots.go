@@ -326,14 +326,7 @@ func testPromotionInPlaceKeepsMoves(t *testing.T, d Database) {
 	w := open(t, d)
 	w.seedBoard("w", 1, 1)
 	host := w.v1()
-	create := func(to string) string {
-		t.Helper()
-		w.clock.advance(time.Second)
-		task, err := host.CreateTask(t.Context(), plugin, legacy.NewTask{Title: "t", WorkspaceID: "w", WorkflowID: "w-flow", WorkflowStepID: to})
-		w.must(err)
-		return task.ID
-	}
-	holder, waits := create("w-review"), create("w-review")
+	holder, waits := w.createIn(host, "w-review"), w.createIn(host, "w-review")
 	w.must(w.Board(t.Context(), "w", func(tx board.SweepTx) error {
 		return errors.Join(tx.InsertPendingTransition(domain.PendingTransition{
 			ID: "at-turn-end", WorkspaceID: "w", TaskID: waits, SessionID: "s", FromStepID: "w-review", ToStepID: "w-done",
