@@ -13,6 +13,7 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="!has(self.packageImage) || has(self.package) || has(self.binary)",message="packageImage needs package or binary: the path in it"
 // +kubebuilder:validation:XValidation:rule="!has(self.package) || !has(self.binary)",message="package and binary exclude each other"
 // +kubebuilder:validation:XValidation:rule="has(self.binary) == has(self.manifest)",message="binary and manifest go together"
+// +kubebuilder:validation:XValidation:rule="!has(self.platform) || has(self.package) || has(self.binary)",message="platform needs package or binary: the launcher serves it"
 type Workload struct {
 	// image is the container image that runs, 1 to 512 characters; by digest, so
 	// that what was reviewed is what runs. With package or binary, its
@@ -91,6 +92,12 @@ type Workload struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Env []WorkloadVariable `json:"env,omitempty"`
+
+	// platform lets the platform call the plugin's actions and those webhooks that
+	// only it may call; it needs package or binary. Without it, they are refused.
+	//
+	// +optional
+	Platform *WorkloadPlatform `json:"platform,omitempty"`
 
 	// replicas is 1, or 0 to run nothing. Suspending the installation runs nothing
 	// either. Default: 1.
@@ -181,6 +188,22 @@ type WorkloadSecretKey struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	Key string `json:"key"`
+}
+
+// WorkloadPlatform is how the platform and the plugin's launcher prove themselves to
+// each other.
+type WorkloadPlatform struct {
+	// secretName is a Secret in the plugin's namespace, a DNS subdomain of 1 to 253
+	// characters. Its keys: `token`, the bearer of the platform, another one for each
+	// installation; `tls.crt` and `tls.key`, by which the launcher serves. The pod
+	// doesn't start without them, and a change is seen without a restart. The plugin
+	// can read it. Example: `standup-platform`.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	SecretName string `json:"secretName"`
 }
 
 // WorkloadResources are what is set aside for the container, and its limits.

@@ -28,11 +28,13 @@ const (
 	WorkloadTokenFile = "/var/run/secrets/kandev/token" //nolint:gosec // a path
 	WorkloadCAFile    = "/var/run/kandev/ca/ca.crt"
 
-	packageFolder = "/plugin"
-	dataFolder    = "/var/lib/kandev-plugin"
-	scratchFolder = "/tmp"
-	launcher      = "/plugin-launcher"
-	caKey         = "ca.crt"
+	packageFolder  = "/plugin"
+	platformFolder = "/var/run/secrets/kandev-platform"
+	dataFolder     = "/var/lib/kandev-plugin"
+	scratchFolder  = "/tmp"
+	launcher       = "/plugin-launcher"
+	caKey          = "ca.crt"
+	platformToken  = "token"
 
 	portHTTP   = 8080
 	portHealth = 8081
@@ -224,6 +226,21 @@ func podOf(o *v1alpha1.PluginInstallation, host *WorkloadHost, image, caName str
 		c := &pod.Containers[0]
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "package", MountPath: packageFolder, ReadOnly: true})
 	}
+	if w.Platform != nil {
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "platform", VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{
+				SecretName: w.Platform.SecretName, DefaultMode: new(int32(0o440)),
+				// Each is needed, and nothing else of it is the plugin's.
+				Items: []corev1.KeyToPath{
+					{Key: platformToken, Path: platformToken},
+					{Key: corev1.TLSCertKey, Path: corev1.TLSCertKey},
+					{Key: corev1.TLSPrivateKeyKey, Path: corev1.TLSPrivateKeyKey},
+				},
+			},
+		}})
+		c := &pod.Containers[0]
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "platform", MountPath: platformFolder, ReadOnly: true})
+	}
 	return pod
 }
 
@@ -253,10 +270,14 @@ func containerOf(w *v1alpha1.Workload, host *WorkloadHost, image string) corev1.
 		if w.Binary != "" {
 			how = []string{"--binary=" + w.Binary, "--manifest=" + w.Manifest}
 		}
-		c.Args = append(append(how,
+		how = append(how,
 			"--plugins-dir="+dataFolder, "--run-dir="+scratchFolder,
-			fmt.Sprintf("--http-listen=:%d", portHTTP), fmt.Sprintf("--health-listen=:%d", portHealth)), w.Args...)
-		c.Args = literal(c.Args)
+			fmt.Sprintf("--http-listen=:%d", portHTTP), fmt.Sprintf("--health-listen=:%d", portHealth))
+		if w.Platform != nil {
+			how = append(how, "--platform-token-file="+platformFolder+"/"+platformToken,
+				"--http-tls-cert-file="+platformFolder+"/"+corev1.TLSCertKey, "--http-tls-key-file="+platformFolder+"/"+corev1.TLSPrivateKeyKey)
+		}
+		c.Args = literal(append(how, w.Args...))
 		c.Ports = []corev1.ContainerPort{
 			{Name: "http", ContainerPort: portHTTP, Protocol: corev1.ProtocolTCP},
 			{Name: "health", ContainerPort: portHealth, Protocol: corev1.ProtocolTCP},

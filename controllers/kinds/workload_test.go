@@ -64,6 +64,7 @@ func everyWay() map[string]v1alpha1.Workload {
 				{Name: "TOKEN", SecretKeyRef: &v1alpha1.WorkloadSecretKey{Name: "standup-tokens", Key: "token"}},
 			},
 			Resources:        &v1alpha1.WorkloadResources{Limits: v1alpha1.WorkloadQuantities{CPU: "500m", Memory: "32Mi"}},
+			Platform:         &v1alpha1.WorkloadPlatform{SecretName: "standup-platform"},
 			Data:             &v1alpha1.WorkloadData{ClaimName: "standup-data"},
 			NodeSelector:     map[string]v1alpha1.WorkloadLabel{"pool": "plugins"},
 			RuntimeClassName: "gvisor",
@@ -140,7 +141,7 @@ func TestWorkloadIsHardened(t *testing.T) {
 					t.Errorf("not so: %s", what)
 				}
 			}
-			tokens(t, pod)
+			tokens(t, pod, o.Spec.Workload.Platform)
 			for _, mount := range c.VolumeMounts {
 				if writable := mount.Name == "data" || mount.Name == "scratch"; mount.ReadOnly == writable {
 					t.Errorf("volume %s is mounted with readOnly %v", mount.Name, mount.ReadOnly)
@@ -172,11 +173,16 @@ func owned(made Workload, o *v1alpha1.PluginInstallation) bool {
 	return true
 }
 
-// tokens: one, of the Host's audience, and no other volume says who the pod is.
-func tokens(t *testing.T, pod corev1.PodSpec) {
+// tokens: one, of the Host's audience, and no other volume says who the pod is. The
+// only Secret is that of the platform, where it is asked for.
+func tokens(t *testing.T, pod corev1.PodSpec, platform *v1alpha1.WorkloadPlatform) {
 	t.Helper()
 	found := 0
 	for _, volume := range pod.Volumes {
+		if s := volume.Secret; s != nil && platform != nil && s.SecretName == platform.SecretName && s.Optional == nil &&
+			len(s.Items) == 3 && *s.DefaultMode == 0o440 {
+			continue
+		}
 		if volume.Secret != nil || volume.HostPath != nil || volume.DownwardAPI != nil || volume.CSI != nil || volume.Ephemeral != nil {
 			t.Errorf("volume %s has no business here", volume.Name)
 		}

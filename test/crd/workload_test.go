@@ -39,6 +39,8 @@ var _ = Describe("spec.workload of a PluginInstallation", func() {
 		Entry("a claim", ".data", document{"claimName": "standup-data"}),
 		Entry("a volume that ends with the pod", ".data", document{"sizeLimit": "200Mi"}),
 		Entry("labels of a node", ".nodeSelector", document{"pool": "plugins", "empty": ""}),
+		Entry("a platform", "", document{"image": "i", "package": "/p", "platform": document{"secretName": "standup-platform"}}),
+		Entry("a platform of a binary", "", document{"image": "i", "binary": "/b", "manifest": "/m", "platform": document{"secretName": long(253)}}),
 		Entry("a sandbox", ".runtimeClassName", "gvisor"),
 	)
 
@@ -64,6 +66,9 @@ var _ = Describe("spec.workload of a PluginInstallation", func() {
 		Entry("no quantity", ".resources", document{"limits": document{"memory": "0"}}, "spec.workload.resources.limits.memory", "should match"),
 		Entry("a quantity that no client can read", ".resources", document{"limits": document{"memory": "1e999999999999"}}, "spec.workload.resources.limits.memory", "should match"),
 		Entry("both kinds of volume", ".data", document{"claimName": "a", "sizeLimit": "1Gi"}, "spec.workload.data", "exclude each other"),
+		Entry("a platform and no launcher", ".platform", document{"secretName": "s"}, "spec.workload", "platform needs package or binary"),
+		Entry("a platform without a Secret", "", document{"image": "i", "package": "/p", "platform": document{}}, "spec.workload.platform.secretName", "Required"),
+		Entry("a Secret that has no such name", "", document{"image": "i", "package": "/p", "platform": document{"secretName": "A"}}, "spec.workload.platform.secretName", "should match"),
 		Entry("a value that is no label", ".nodeSelector", document{"pool": "-"}, "spec.workload.nodeSelector.pool", "should match"),
 	)
 })
