@@ -30,7 +30,7 @@ const (
 	// MaxMessageBytes bounds a message to the child and from it.
 	MaxMessageBytes = 17 << 20
 	// StartTimeout is how long a child may take to say where it serves, and again
-	// to answer its first ping.
+	// to be reached there, to take the Host and to answer its first ping.
 	StartTimeout = 30 * time.Second
 	// pingTimeout is how long a ping may take.
 	pingTimeout = 10 * time.Second
@@ -135,16 +135,25 @@ func (p *Plugin) stream(name string) *lines {
 }
 
 func (p *Plugin) connect(ctx context.Context, timeout time.Duration) error {
-	protocol, err := p.client.Client()
-	if err != nil {
+	if _, err := p.client.Start(); err != nil {
 		return fmt.Errorf("start the plugin: %w", err)
-	}
-	if _, err := protocol.Dispense(pluginName); err != nil {
-		return fmt.Errorf("connect to the plugin: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return p.ping(ctx, grpc.WaitForReady(true))
+	// go-plugin bounds nothing from here on. With the child, what waits for it ends.
+	stop := context.AfterFunc(ctx, func() { _ = p.child.Kill(context.WithoutCancel(ctx)) })
+	defer stop()
+	protocol, err := p.client.Client()
+	if err == nil {
+		_, err = protocol.Dispense(pluginName)
+	}
+	if err == nil {
+		err = p.ping(ctx, grpc.WaitForReady(true))
+	}
+	if err != nil {
+		return fmt.Errorf("connect to the plugin: %w", errors.Join(ctx.Err(), err))
+	}
+	return nil
 }
 
 // Conn is the connection to the child's Plugin service.
@@ -211,15 +220,20 @@ func (*dispenser) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
 // it runs, and gives up in the end: so it is accepted here, not at need.
 func (d *dispenser) GRPCClient(_ context.Context, broker *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
 	d.plugin.conn = conn
-	made := make(chan *grpc.Server, 1)
-	go broker.AcceptAndServe(hostStream, func(options []grpc.ServerOption) *grpc.Server {
-		server := d.host(options...)
-		made <- server
-		return server
-	})
+	made, returned := make(chan *grpc.Server, 1), make(chan struct{})
+	go func() {
+		defer close(returned)
+		broker.AcceptAndServe(hostStream, func(options []grpc.ServerOption) *grpc.Server {
+			server := d.host(options...)
+			made <- server
+			return server
+		})
+	}()
 	select {
 	case d.plugin.host = <-made:
 		return conn, nil
+	case <-returned: // why, it tells nobody
+		return nil, errors.New("the plugin isn't where it says that it serves, or takes no Host")
 	case <-d.plugin.child.exited:
 		return nil, errors.New("the plugin has ended")
 	}

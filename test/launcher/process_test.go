@@ -119,3 +119,36 @@ func TestWhatIsNoPluginDoesntStart(t *testing.T) {
 		t.Error("a folder was taken in which no socket can have a name")
 	}
 }
+
+// A plugin that says where it serves, and isn't there for the launcher, is ended in a
+// bounded time and told of: nobody waits for it for ever.
+func TestAPluginThatDoesntTakeTheHostDoesntStart(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "script")
+	writeFile(t, script, []byte("#!/bin/sh\necho '1|1|unix|/tmp/nowhere-at-all|grpc|'; exec sleep 600\n"))
+	if err := os.Chmod(script, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, program := range map[string]string{"no socket": script, "nobody answers at the socket": pluginBinary} {
+		t.Run(name, func(t *testing.T) {
+			config := config(t, program)
+			config.Env = append(config.Env, "SAMPLE_SILENT="+filepath.Join(config.SocketDir, "silent"))
+			config.StartTimeout = 3 * time.Second
+			ended := make(chan error, 1)
+			go func() {
+				p, err := process.Start(t.Context(), config)
+				if err == nil {
+					p.Close()
+				}
+				ended <- err
+			}()
+			select {
+			case err := <-ended:
+				if err == nil {
+					t.Error("it was started")
+				}
+			case <-time.After(patience):
+				t.Fatal("it is waited for")
+			}
+		})
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -38,6 +39,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "the sample fails as it was told to")
 		os.Exit(3)
 	}
+	if socket := os.Getenv("SAMPLE_SILENT"); socket != "" {
+		if err := silent(socket); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(3)
+		}
+	}
 	s := &sample{ready: make(chan struct{})}
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: goplugin.HandshakeConfig{
@@ -48,6 +55,17 @@ func main() {
 			return grpc.NewServer(append(options, grpc.MaxRecvMsgSize(maxMessage))...)
 		},
 	})
+}
+
+// silent says that it serves at a socket, and answers nobody there.
+func silent(socket string) error {
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }()
+	fmt.Printf("1|1|unix|%s|grpc|\n", socket)
+	select {}
 }
 
 type served struct {
