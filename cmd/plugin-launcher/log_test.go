@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kandev/plugin-host/launcher/hostlink"
 )
 
 func TestTheLogHoldsNoSecretWhoeverSaysIt(t *testing.T) {
@@ -63,4 +67,21 @@ func TestComplaintsOfConnectionsAreBounded(t *testing.T) {
 			t.Errorf("%d were logged", n)
 		}
 	})
+}
+
+// A secret that another begins with leaves nothing of the other.
+func TestSecretsAreTakenOutTheLongestFirst(t *testing.T) {
+	file := func(text string) *hostlink.Secret {
+		name := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return hostlink.NewSecret(name)
+	}
+	known := secrets{token: file("s3cret"), platform: file("s3cret-and-longer")}
+	var b bytes.Buffer
+	newLog(&b, known.values).Info("it is s3cret-and-longer, not s3cret")
+	if strings.Contains(b.String(), "longer") || strings.Contains(b.String(), "s3cret") {
+		t.Errorf("it holds %s", b.String())
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
@@ -54,12 +55,14 @@ func secretsOf(s *settings) secrets {
 	return known
 }
 
-// values are the texts that no log may hold.
+// values are the texts that no log may hold, the longest first: one may begin with
+// another, as after a rotation.
 func (s secrets) values() []string {
-	all := s.token.Values()
+	all := slices.Clone(s.token.Values())
 	if s.platform != nil {
-		all = slices.Concat(all, s.platform.Values())
+		all = append(all, s.platform.Values()...)
 	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	return all
 }
 

@@ -16,8 +16,8 @@ const (
 	// linesPerSecond and linesAtOnce bound how much of it is logged.
 	linesPerSecond = 100
 	linesAtOnce    = 500
-	// maxSecretBytes is read beyond the cut, so that a secret across it is seen
-	// whole.
+	// maxSecretBytes is read beyond the cut, so that most secrets across it are seen
+	// whole, and told to be redacted.
 	maxSecretBytes = 4 << 10
 )
 
@@ -52,10 +52,7 @@ func (o *output) line(stream string, text []byte, cut bool) {
 		return
 	}
 	o.tellDropped()
-	line := strings.ToValidUTF8(string(text), "\uFFFD")
-	for _, secret := range o.secrets() {
-		line = strings.ReplaceAll(line, secret, "[redacted]")
-	}
+	line := strings.ToValidUTF8(redacted(string(text), o.secrets(), cut), "\uFFFD")
 	if len(line) > MaxLineBytes {
 		line, cut = strings.ToValidUTF8(line[:MaxLineBytes], ""), true
 	}
@@ -64,6 +61,26 @@ func (o *output) line(stream string, text []byte, cut bool) {
 		attributes = append(attributes, slog.Bool("cut", true))
 	}
 	o.log.LogAttrs(context.Background(), slog.LevelInfo, "The plugin writes", attributes...)
+}
+
+// redacted takes secrets out of a line, and out of the end of one that was cut what
+// may have begun a secret.
+func redacted(line string, secrets []string, cut bool) string {
+	for _, secret := range secrets {
+		line = strings.ReplaceAll(line, secret, "[redacted]")
+	}
+	if !cut {
+		return line
+	}
+	for _, secret := range secrets {
+		for n := min(len(secret)-1, len(line)); n > 0; n-- {
+			if strings.HasSuffix(line, secret[:n]) {
+				line = line[:len(line)-n]
+				break
+			}
+		}
+	}
+	return line
 }
 
 func (o *output) tellDropped() {

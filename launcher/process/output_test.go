@@ -81,6 +81,31 @@ func TestNoSecretIsLogged(t *testing.T) {
 	}
 }
 
+// What is cut off at a secret leaves nothing of it, however much shorter the line has
+// become by then and however long the secret is.
+func TestACutLeavesNothingOfASecret(t *testing.T) {
+	for name, line := range map[string]func(secret string) string{
+		"over and over":   func(secret string) string { return strings.Repeat(secret, 1+100_000/len(secret)) },
+		"across the cut":  func(secret string) string { return strings.Repeat(".", MaxLineBytes-8) + secret },
+		"across the hold": func(secret string) string { return strings.Repeat(".", MaxLineBytes+maxSecretBytes-8) + secret },
+	} {
+		for _, length := range []int{37, 1000, 5000, 16 << 10} {
+			secret := strings.Repeat("é", (length+1)/2)[:length/2*2] + "end"
+			t.Run(fmt.Sprint(name, " ", length), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var log bytes.Buffer
+					out := newOutput(slog.New(slog.NewJSONHandler(&log, nil)), func() []string { return []string{secret} })
+					w := out.stream("stdout")
+					fmt.Fprintln(w, line(secret))
+					if got := records(t, &log); len(got) != 1 || !got[0].Cut || strings.ContainsAny(got[0].Line, "é\uFFFD") {
+						t.Errorf("the log holds a part of it: %.100q", log.String())
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestOutputIsBoundedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
