@@ -89,8 +89,8 @@ type Cause string
 const (
 	// CauseStart is the first list.
 	CauseStart Cause = "start"
-	// CauseGap: the Host ended the stream of events, or doesn't keep the place that
-	// was reached, or more changed than was kept in memory.
+	// CauseGap: the Host doesn't keep the place that was reached, or ended the stream of
+	// events by a decision about the plugin, or more changed than was kept in memory.
 	CauseGap Cause = "gap"
 	// CauseAuthority: what the plugin may do in the workspace has changed.
 	CauseAuthority Cause = "authority"

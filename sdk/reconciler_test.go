@@ -169,12 +169,12 @@ func TestReconcilerAfterTheEndOfAStream(t *testing.T) {
 		{"lost", status.Error(codes.Unavailable, "gone"), []string{`open at "c1" for [capability-context-changed task.*]`}},
 		{"ended", nil, []string{`open at "c1" for [capability-context-changed task.*]`}},
 		{"who is this", status.Error(codes.Unauthenticated, "who?"), []string{`open at "c1" for [capability-context-changed task.*]`}},
-		{"slow", typed(codes.ResourceExhausted, contract.StateRateLimited, contract.ReasonProviderRateLimited),
-			[]string{`open at "c1" for [capability-context-changed task.*]`, "list", "sync for gap"}},
+		{"one too many", typed(codes.ResourceExhausted, contract.StateRateLimited, contract.ReasonProviderRateLimited),
+			[]string{`open at "c1" for [capability-context-changed task.*]`}},
 		{"suspended", typed(codes.PermissionDenied, contract.StateDenied, contract.ReasonCapabilityRevoked),
 			[]string{`open at "c1" for [capability-context-changed task.*]`, "list", "sync for gap"}},
-		{"stops", typed(codes.Unavailable, contract.StateUnavailable, contract.ReasonDependencyUnavailable),
-			[]string{`open at "c1" for [capability-context-changed task.*]`, "list", "sync for gap"}},
+		{"stops, or was slow", typed(codes.Unavailable, contract.StateUnavailable, contract.ReasonDependencyUnavailable),
+			[]string{`open at "c1" for [capability-context-changed task.*]`}},
 		{"too old", typed(codes.FailedPrecondition, contract.StateConflict, contract.ReasonStaleResourceVersion),
 			[]string{`open at "" for [capability-context-changed task.*]`, "list", "sync for gap"}},
 		{"unknown place", typed(codes.InvalidArgument, contract.StateInvalid, contract.ReasonMalformedPrecondition),
@@ -193,6 +193,37 @@ func TestReconcilerAfterTheEndOfAStream(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who has one stream too many doesn't hammer the Host: it waits for what the Host says
+// and ever longer besides, and lists nothing meanwhile.
+func TestReconcilerWithOneStreamTooMany(t *testing.T) {
+	const after = 10 * time.Second
+	var mu sync.Mutex
+	var opened []time.Time
+	play(t, func(s *stage) {
+		tooMany := result(wireStates[contract.StateRateLimited], contract.ReasonProviderRateLimited)
+		tooMany.RetryAfterMs = uint32(after.Milliseconds())
+		refusal := fail(t, codes.ResourceExhausted, tooMany)
+		s.p.onWatch = func(*pluginv1.WatchEventsRequest, grpc.ServerStreamingServer[pluginv1.WatchEventsResponse]) error {
+			mu.Lock()
+			defer mu.Unlock()
+			opened = append(opened, time.Now())
+			return refusal
+		}
+	}, func(s *stage) {
+		pass(5 * time.Minute)
+		s.expect("while it is refused")
+		mu.Lock()
+		defer mu.Unlock()
+		if len(opened) < 6 || len(opened) > 16 {
+			s.t.Fatalf("%d streams are asked for in five minutes", len(opened))
+		}
+		last := opened[len(opened)-1].Sub(opened[len(opened)-2])
+		if first := opened[1].Sub(opened[0]); first < after || last < after+15*time.Second {
+			s.t.Errorf("the second comes after %v, the last after %v", first, last)
+		}
+	})
 }
 
 func TestReconcilerEndsWithWhatNoRepetitionMends(t *testing.T) {

@@ -125,9 +125,10 @@ func (w *watching) once(ctx context.Context) (opened bool, err error) {
 	}
 }
 
-// ended decides what the end of a stream means. A connection that was lost loses
-// nothing: the next stream goes on at the cursor. What the Host ended itself is taken
-// for a gap. answer is nil where the Host gave none.
+// ended decides what the end of a stream means. A connection that was lost, a Host that
+// stops, a stream that wasn't read in time and one too many lose nothing: the next
+// stream goes on at the cursor, later where the Host says so. What else the Host ended
+// itself is taken for a gap. answer is nil where the Host gave none.
 func (w *watching) ended(err error) (answer *Error, fatal bool) {
 	answer = call{method: "WatchEvents"}.denied(readStatus(err), request{})
 	typed := len(status.Convert(err).Details()) > 0
@@ -142,6 +143,8 @@ func (w *watching) ended(err error) (answer *Error, fatal bool) {
 		return nil, false
 	case !typed:
 		return nil, false
+	case answer.State == contract.StateUnavailable, answer.State == contract.StateRateLimited:
+		return answer, false
 	case answer.State == contract.StateInvalid && w.cursor == "", answer.Reason == contract.ReasonHostVersionUnsupported:
 		return answer, true
 	case answer.State == contract.StateInvalid, answer.Reason == contract.ReasonStaleResourceVersion:

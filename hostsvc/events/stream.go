@@ -135,17 +135,20 @@ func (s *Stream) record(ctx context.Context, err error) error {
 	return admission.RecordRefusal(context.WithoutCancel(ctx), s.hub.config.Receipts, record, env, refusal)
 }
 
-// tooMany says that a caller has its share of streams.
+// tooMany says that a caller has its share of streams: the budget is used up, and
+// coming back at once helps nobody.
 func tooMany() *admission.Refusal {
 	refusal := admission.Refuse(contract.ReasonProviderRateLimited, "too many streams are open; close one first")
 	refusal.RetryAfter = time.Second
 	return refusal
 }
 
-// tooSlow ends a stream that was not read in time.
+// tooSlow ends a stream that was not read in time. The same, with the last cursor, is
+// to be tried again, as after any other end that loses nothing; that is what tells it
+// from one stream too many.
 func (s *Stream) tooSlow(why string) *admission.Refusal {
 	s.hub.config.Observer.Dropped()
-	refusal := admission.Refuse(contract.ReasonProviderRateLimited, why+"; come back with its last cursor")
+	refusal := admission.Refuse(contract.ReasonDependencyUnavailable, why+"; come back with its last cursor")
 	refusal.RetryAfter = time.Second
 	return refusal
 }

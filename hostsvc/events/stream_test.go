@@ -187,7 +187,7 @@ func TestSlowStreamIsDropped(t *testing.T) {
 		}
 		w.clock.advance(2 * time.Minute)
 		refusal := w.end(slow)
-		w.wantReason(refusal, contract.ReasonProviderRateLimited, "")
+		w.wantSlow(refusal, "the stream was not read in time")
 		if refusal.RetryAfter == 0 {
 			t.Error("the refusal does not say when to come back")
 		}

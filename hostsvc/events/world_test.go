@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -309,6 +310,15 @@ func (w *world) asRefusal(err error) *admission.Refusal {
 		w.Errorf("the refusal %v is recorded as %+v", refusal, w.audit.last())
 	}
 	return refusal
+}
+
+// wantSlow tells whether a stream ended for its reader, and for what.
+func (w *world) wantSlow(refusal *admission.Refusal, why string) {
+	w.Helper()
+	w.wantReason(refusal, contract.ReasonDependencyUnavailable, "")
+	if !strings.HasPrefix(refusal.Message, why) {
+		w.Errorf("the stream ends because %s", refusal.Message)
+	}
 }
 
 func (w *world) wantReason(refusal *admission.Refusal, reason contract.Reason, field string) {

@@ -153,7 +153,8 @@ func TestWatchEvents_WhoDoesNotReadIsDropped(t *testing.T) {
 	w, _, stuck, reads, cursor := stuckWorld(t)
 	third := w.watchOn(w.host, &pluginv1.WatchEventsRequest{})
 	w.nextEvent(third)
-	if err := endOf(w.watchOn(w.host, &pluginv1.WatchEventsRequest{})); status.Code(err) != codes.ResourceExhausted {
+	if err := endOf(w.watchOn(w.host, &pluginv1.WatchEventsRequest{})); status.Code(err) != codes.ResourceExhausted ||
+		detail(t, err).GetReason() != string(contract.ReasonProviderRateLimited) || detail(t, err).GetRetryAfterMs() == 0 {
 		t.Fatalf("one stream too many ends with %v", err)
 	}
 	w.clock.advance(patience - time.Second)
@@ -181,10 +182,11 @@ func TestWatchEvents_WhoDoesNotReadIsDropped(t *testing.T) {
 
 	n, cursor, err := w.rest(stuck, cursor)
 	result := detail(t, err)
-	if status.Code(err) != codes.ResourceExhausted || result.GetReason() != string(contract.ReasonProviderRateLimited) || result.GetRetryAfterMs() == 0 {
+	if status.Code(err) != codes.Unavailable || result.GetReason() != string(contract.ReasonDependencyUnavailable) ||
+		!strings.Contains(result.GetMessage(), "not read in time") || result.GetRetryAfterMs() == 0 {
 		t.Errorf("the stream ends with %v", err)
 	}
-	if receipt := w.receipt(result.GetAuditId()); receipt.Method != events.Method || receipt.Reason != contract.ReasonProviderRateLimited {
+	if receipt := w.receipt(result.GetAuditId()); receipt.Method != events.Method || receipt.Reason != contract.ReasonDependencyUnavailable {
 		t.Errorf("recorded is %+v", receipt)
 	}
 	if n == 0 || n >= largeEvents {
@@ -217,7 +219,7 @@ func TestI6_RevocationEndsAHeldUpStream(t *testing.T) {
 			legacy := d.legacy[alpha]
 			legacy.Events = []string{"task.*"}
 			d.legacy[alpha] = legacy
-		}, codes.ResourceExhausted, contract.ReasonProviderRateLimited},
+		}, codes.Unavailable, contract.ReasonDependencyUnavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, d, stuck, _, cursor := stuckWorld(t)

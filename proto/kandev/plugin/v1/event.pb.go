@@ -202,8 +202,8 @@ func (x *WatchEventsRequest) GetRequestId() string {
 // Events of one workspace come in the order of its commits, each at least once;
 // tell repeats by event_id. The stream ends with a gRPC status that has exactly
 // one HostCommandResult as detail: authority withdrawn DENIED, a consumer too
-// slow RATE_LIMITED, the Host stopping UNAVAILABLE. Losing it loses nothing:
-// come back with the last cursor.
+// slow or the Host stopping UNAVAILABLE, one stream too many RATE_LIMITED.
+// Losing it loses nothing: come back with the last cursor.
 type WatchEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// event_id identifies the event, the same in every delivery.
