@@ -22,16 +22,29 @@ type Event struct {
 	// place would leave that one out.
 	more bool
 
+	// size is how much memory the event takes, about: its text, and what is made of it.
+	size int
+
 	content sync.Once
 	schema  uint32
 	payload *structpb.Struct
 }
 
-// eventBytes is what an event takes beside its text.
-const eventBytes = 512
+// What an event takes beside its text, and what each value of its payload takes, by the
+// sign that JSON has for it: two bytes of text can become a list, which takes a hundred
+// times as much.
+const (
+	eventBytes  = 512
+	memberBytes = 96
+	listBytes   = 160
+	objectBytes = 288
+)
 
-// size is how much memory an event takes, about: its text, and what is made of it.
-func (e *Event) size() int { return eventBytes + 4*len(e.Event) }
+// sizeOf counts signs within texts too: an event may take less than it says, not more.
+func sizeOf(event string) int {
+	return eventBytes + 2*len(event) + memberBytes*(strings.Count(event, ",")+strings.Count(event, `":`)) +
+		listBytes*strings.Count(event, "[") + objectBytes*strings.Count(event, "{")
+}
 
 // Content returns the event's data, nil for none, without what is private (I14), and
 // the version of its shape.
@@ -68,7 +81,7 @@ func eventsOf(records []Record) []*Event {
 }
 
 func newEvent(r Record) *Event {
-	e := &Event{Record: r}
+	e := &Event{Record: r, size: sizeOf(r.Event)}
 	e.class, e.capability = classify(r.Type)
 	if e.class == classOwn {
 		// Of its own authority an installation is told that it changed, and reads back

@@ -61,8 +61,9 @@ func (l Limits) orDefault() Limits {
 }
 
 const (
-	// pageSize is how many events are read from the store at a time.
-	pageSize = 256
+	// pageSize is how many events are read from the store at a time. A stream begins
+	// with firstPage, and reads as many as it may keep.
+	pageSize, firstPage = 256, 16
 	// catching is how many streams read from the store at once.
 	catching = 4
 )
@@ -176,17 +177,27 @@ func (h *Hub) leave(installationID string) {
 	}
 }
 
-// read reads events that the ring does not hold.
-func (h *Hub) read(ctx context.Context, after Position) (Page, error) {
+// read reads at most limit events that the ring does not hold, and returns of them what
+// one stream may keep: they stay in memory until it has sent them.
+func (h *Hub) read(ctx context.Context, after Position, limit int) (Page, error) {
 	select {
 	case h.catching <- struct{}{}:
 		defer func() { <-h.catching }()
 	case <-ctx.Done():
 		return Page{}, fmt.Errorf("wait to read events: %w", ctx.Err())
 	}
-	page, err := h.config.Store.Events(ctx, after, pageSize)
+	page, err := h.config.Store.Events(ctx, after, limit)
 	if err != nil {
 		return Page{}, fmt.Errorf("read events: %w", err)
+	}
+	bytes := 0
+	for i := range page.Records {
+		// Only the one that is being sent is decoded.
+		bytes += eventBytes + len(page.Records[i].Event)
+		if i > 0 && bytes > chunkBytes {
+			page.Records, page.End = slices.Clone(page.Records[:i]), page.Records[i-1].Position
+			break
+		}
 	}
 	return page, nil
 }
@@ -294,18 +305,18 @@ func (f *feed) take(page Page, begun time.Time) bool {
 	f.tail = page.End
 	for _, e := range added {
 		f.ring = append(f.ring, e)
-		f.bytes += e.size()
+		f.bytes += e.size
 	}
 	drop := 0
 	for drop < len(f.ring) && (len(f.ring)-drop > f.hub.limits.Ring || f.bytes > f.hub.limits.RingBytes) {
 		f.floor = f.ring[drop].Position
-		f.bytes -= f.ring[drop].size()
+		f.bytes -= f.ring[drop].size
 		f.ring[drop] = nil
 		drop++
 	}
 	// Events of one place stay or go together.
 	for drop > 0 && drop < len(f.ring) && f.ring[drop].Position == f.floor {
-		f.bytes -= f.ring[drop].size()
+		f.bytes -= f.ring[drop].size
 		f.ring[drop] = nil
 		drop++
 	}
@@ -313,9 +324,13 @@ func (f *feed) take(page Page, begun time.Time) bool {
 	return f.failure == nil
 }
 
-// chunk is how many events a stream takes off the ring at a time: they stay in
-// memory until it has sent them.
-const chunk = 64
+// chunk is how many events a stream takes off the ring at a time, and chunkBytes how
+// much they take at most, from the ring or the store, but for one: they stay in memory
+// until it has sent them, and every stream may be slow.
+const (
+	chunk      = 64
+	chunkBytes = 1 << 20
+)
 
 // part is what the ring has for a stream.
 type part struct {
@@ -363,9 +378,10 @@ func (f *feed) after(p Position) (part, error) {
 		}
 		return part{end: end, at: f.read, changed: f.changed}, nil
 	}
-	to := min(from+chunk, len(f.ring))
-	for to > from+1 && f.ring[to-1].more {
-		to--
+	to, bytes := from, 0
+	for to < len(f.ring) && (to == from || f.ring[to-1].more || to-from < chunk && bytes+f.ring[to].size <= chunkBytes) {
+		bytes += f.ring[to].size
+		to++
 	}
 	last := f.ring[to-1]
 	return part{events: slices.Clone(f.ring[from:to]), end: last.Position, at: last.At}, nil

@@ -55,6 +55,8 @@ type Stream struct {
 	// is when they have been.
 	pending []*Event
 	end     mark
+	// page is how many events are read from the store next.
+	page int
 	// declared are the patterns that were checked last.
 	declared []string
 	// started: the first message has been sent.
@@ -78,7 +80,7 @@ type Stream struct {
 func (h *Hub) Open(ctx context.Context, installationID string, watch Watch) (*Stream, error) {
 	s := &Stream{
 		hub: h, installationID: installationID, watch: watch, beat: time.NewTimer(h.limits.Heartbeat),
-		tick: time.NewTicker(h.limits.Check),
+		tick: time.NewTicker(h.limits.Check), page: firstPage,
 	}
 	s.receipt = journal.Receipt{
 		AuditID: h.config.NewAuditID(), InstallationID: installationID, Method: Method, RequestID: watch.RequestID,
@@ -520,13 +522,14 @@ func (s *Stream) more(ctx context.Context) (changed <-chan struct{}, err error) 
 	if err := s.late(); err != nil {
 		return nil, err
 	}
-	page, err := s.hub.read(ctx, s.mark.position)
+	page, err := s.hub.read(ctx, s.mark.position, s.page)
 	if err != nil {
 		return nil, s.unavailable(ctx, err)
 	}
 	if page.Origin != s.mark.origin || page.End.Compare(s.mark.position) < 0 {
 		return nil, stale("the store was restored")
 	}
+	s.page = min(2*max(len(page.Records), 1), pageSize)
 	s.pending, s.end = eventsOf(page.Records), mark{page.Origin, page.End, s.mark.at}
 	return nil, nil //nolint:nilnil // there is something to look at, and nothing to wait for
 }
