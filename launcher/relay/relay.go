@@ -28,6 +28,9 @@ const (
 	// saveInterval is how old the written place may be while events come without a
 	// pause.
 	saveInterval = time.Second
+	// longestSilence ends a stream on which nothing came, not even one of the
+	// heartbeats, which come every 10 s: another Host may answer, or the same again.
+	longestSilence = 35 * time.Second
 
 	shortestPause = time.Second
 	longestPause  = 30 * time.Second
@@ -109,21 +112,28 @@ func (r *Relay) follow(ctx context.Context, from *pluginv1.WatchEventsRequest, q
 func (r *Relay) followOnce(
 	ctx context.Context, from *pluginv1.WatchEventsRequest, queue chan<- *pluginv1.WatchEventsResponse,
 ) (received bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(longestSilence, func() { cancel(errSilent) })
+	defer silence.Stop()
 	from.RequestId = uuid.NewString()
 	stream, err := pluginv1.NewHostClient(r.Host).WatchEvents(ctx, from)
 	if err != nil {
 		return false, fmt.Errorf("follow events: %w", err)
 	}
 	for {
+		silence.Reset(longestSilence)
 		event, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return received, errors.New("the Host ended the stream")
 		}
+		if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+			return received, cause
+		}
 		if err != nil {
 			return received, fmt.Errorf("follow events: %w", err)
 		}
+		silence.Stop() // the plugin may keep it waiting
 		select {
 		case queue <- event:
 		case <-ctx.Done():
@@ -133,6 +143,8 @@ func (r *Relay) followOnce(
 		from.Cursor, from.FromStart = event.GetCursor(), false
 	}
 }
+
+var errSilent = errors.New("the Host is silent")
 
 // isUnknownPlace says whether the Host refused the cursor: it is too old, or of
 // another store.

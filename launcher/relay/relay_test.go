@@ -96,6 +96,12 @@ func (h *host) WatchEvents(r *pluginv1.WatchEventsRequest, stream grpc.ServerStr
 	}
 }
 
+func (h *host) requests() []*pluginv1.WatchEventsRequest {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.opened)
+}
+
 // plugin writes down what it is delivered, and refuses what it is told to.
 type plugin struct {
 	pluginv1.UnimplementedPluginServer
@@ -356,6 +362,45 @@ func TestABrokenStreamIsOpenedAgainAtItsPlace(t *testing.T) {
 		}
 		if len(w.host.opened) < 3 || len(ids) != len(w.host.opened) {
 			t.Errorf("%d streams were opened by %d requests", len(w.host.opened), len(ids))
+		}
+		w.stop(t)
+	})
+}
+
+// A Host that says nothing any more, though its connection stands, is asked again; one
+// that the plugin keeps waiting isn't silent.
+func TestASilentStreamIsOpenedAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		t := w.t
+		w.start(t)
+		w.host.publish("task.created")
+		synctest.Wait()
+		time.Sleep(34 * time.Second) //nolint:forbidigo // the bubble's time
+		w.host.publish("task.updated")
+		synctest.Wait()
+		time.Sleep(34 * time.Second) //nolint:forbidigo // as above
+		if n := len(w.host.requests()); n != 1 {
+			t.Fatalf("%d streams were opened, and none was silent for long", n)
+		}
+		time.Sleep(3 * time.Second) //nolint:forbidigo // as above
+		if got := w.host.requests(); len(got) != 2 || got[1].GetCursor() != "2" {
+			t.Errorf("after a long silence, opened are %v", got)
+		}
+		w.stop(t)
+	})
+	bubble(t, func(w *world) {
+		t := w.t
+		w.relay.Plugin = func(ctx context.Context) (grpc.ClientConnInterface, error) { // none runs
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		w.start(t)
+		for range relay.QueueLength + 10 {
+			w.host.publish("task.created")
+		}
+		time.Sleep(10 * time.Minute) //nolint:forbidigo // as above
+		if n := len(w.host.requests()); n != 1 {
+			t.Errorf("%d streams were opened while the plugin kept one waiting", n)
 		}
 		w.stop(t)
 	})
