@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 
@@ -25,6 +26,7 @@ const (
 	maxActionAnswer  = 1 << 20
 
 	textUnavailable = "plugin action unavailable"
+	textInvalid     = "invalid plugin action payload"
 )
 
 // actionRequest is the request of an action.
@@ -55,7 +57,11 @@ func (s *Server) action(w http.ResponseWriter, r *http.Request, kind places) *fa
 	if failed != nil {
 		return failed
 	}
-	request.Context.ActorId, request.Context.HeadBranch = actor, r.Header.Get(headerBranch)
+	branch := r.Header.Get(headerBranch)
+	if !utf8.ValidString(actor) || !utf8.ValidString(branch) { // the wire can't have it
+		return &failure{status: http.StatusBadRequest, text: textInvalid}
+	}
+	request.Context.ActorId, request.Context.HeadBranch = actor, branch
 	plugin, runs := s.Plugin()
 	if !runs {
 		return &failure{status: http.StatusServiceUnavailable, text: textUnavailable}
@@ -103,7 +109,7 @@ func readAction(w http.ResponseWriter, r *http.Request, declared pack.Action) (*
 	invalid := func(text string) *failure { return &failure{status: http.StatusBadRequest, text: text} }
 	var given actionRequest
 	if err != nil || json.Unmarshal(text, &given) != nil {
-		return nil, invalid("invalid plugin action payload")
+		return nil, invalid(textInvalid)
 	}
 	body := bytes.TrimSpace(given.Body)
 	if int64(len(body)) > declared.MaxBodyBytes {
@@ -111,7 +117,7 @@ func readAction(w http.ResponseWriter, r *http.Request, declared pack.Action) (*
 	}
 	for _, id := range []string{given.WorkspaceID, given.TaskID, given.SessionID, given.RepositoryID} {
 		if id != "" && contract.CheckIdentifier("id", id) != nil {
-			return nil, invalid("invalid plugin action payload")
+			return nil, invalid(textInvalid)
 		}
 	}
 	switch {
@@ -120,7 +126,7 @@ func readAction(w http.ResponseWriter, r *http.Request, declared pack.Action) (*
 	case declared.Scope == pack.ScopeTask && given.TaskID == "":
 		return nil, invalid("task action requires taskId")
 	case declared.Scope == pack.ScopeRepository && given.RepositoryID == "", given.WorkspaceID == "":
-		return nil, invalid("invalid plugin action payload")
+		return nil, invalid(textInvalid)
 	}
 	return &pluginv1.PluginActionRequest{ActionKey: declared.Key, Body: body, Context: &pluginv1.VerifiedActionContext{
 		WorkspaceId: given.WorkspaceID, TaskId: given.TaskID, SessionId: given.SessionID, RepositoryId: given.RepositoryID,

@@ -71,6 +71,11 @@ func (s *Server) Handler() http.Handler {
 			return s.webhook(w, r, strangers, platforms)
 		}))
 	}
+	// What is for GET would take HEAD too, which no plugin knows.
+	mux.HandleFunc("HEAD /webhooks/{key}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Allow", "GET, POST")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	})
 	mux.Handle("POST /actions/{key}", s.answering(func(w http.ResponseWriter, r *http.Request) *failure {
 		return s.action(w, r, actions)
 	}))

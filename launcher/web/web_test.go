@@ -170,6 +170,23 @@ func TestAWebhookIsRelayed(t *testing.T) {
 	}
 }
 
+// A query of any bytes reaches the plugin: a stranger's odd request is no failure of the
+// plugin's.
+func TestAQueryOfAnyBytesIsRelayed(t *testing.T) {
+	for given, want := range map[string]string{
+		"a=\xff&b=\u00e9%20": "a=%FF&b=%C3%A9%20", "a=\u00e9": "a=\u00e9", "": "", "%zz": "%zz",
+	} {
+		w := newWorld(t, false)
+		if answer, text := w.do(t, call{"POST", "/webhooks/open?" + given, "", nil}); answer.StatusCode != http.StatusOK {
+			t.Errorf("%q is answered %d %q", given, answer.StatusCode, text)
+			continue
+		}
+		if got := w.hooks[0].GetQuery(); got != want {
+			t.Errorf("of %q the plugin got %q", given, got)
+		}
+	}
+}
+
 func TestWebhookErrors(t *testing.T) {
 	tests := map[string]struct {
 		call    call
@@ -182,6 +199,7 @@ func TestWebhookErrors(t *testing.T) {
 		"unknown":        {call: call{method: "POST", path: "/webhooks/other"}, status: 404, text: `plugin "notes" has no webhook "other"`},
 		"a path below":   {call: call{method: "POST", path: "/webhooks/open/more"}, status: 404, text: "404 page not found\n"},
 		"a method":       {call: call{method: "PUT", path: "/webhooks/open"}, status: 405, text: "Method Not Allowed\n"},
+		"HEAD":           {call: call{method: "HEAD", path: "/webhooks/open"}, status: 405},
 		"a stranger":     {call: call{method: "POST", path: "/webhooks/closed"}, status: 401, text: "authentication required"},
 		"a wrong bearer": {call: call{method: "POST", path: "/webhooks/closed", headers: []string{"Authorization", "Bearer other"}}, status: 401, text: "authentication required"},
 		"too large":      {call: call{method: "POST", path: "/webhooks/open", body: "12345678901"}, status: 413, text: "webhook body exceeds max size of 10 bytes"},
@@ -294,6 +312,8 @@ func TestActionErrors(t *testing.T) {
 		"a task of no workspace":  {path: "look", body: `{"taskId":"t"}`, headers: platform(), status: 400, text: "invalid plugin action payload"},
 		"no repository":           {path: "push", body: good, headers: platform(), status: 400, text: "invalid plugin action payload"},
 		"an ID that is none":      {path: "sync", body: `{"workspaceId":" w"}`, headers: platform(), status: 400, text: "invalid plugin action payload"},
+		"an actor of no text":     {path: "sync", body: good, headers: []string{"Authorization", "Bearer platform", "X-Kandev-Actor-Id", "a\xff"}, status: 400, text: "invalid plugin action payload"},
+		"a branch of no text":     {path: "sync", body: good, headers: platform("X-Kandev-Head-Branch", "\xff"), status: 400, text: "invalid plugin action payload"},
 		"a body too large":        {path: "sync", body: `{"workspaceId":"w","body":"12345678901234567890"}`, headers: platform(), status: 413, text: "plugin action body exceeds declared maximum size"},
 		"a request too large":     {path: "look", body: strings.Repeat(" ", 1<<20+4097), headers: platform(), status: 413, text: "plugin action request exceeds maximum size"},
 		"an answer too large":     {path: "sync", body: good, headers: platform(), answer: &pluginv1.PluginActionResponse{Body: make([]byte, 1<<20+1)}, status: 502, text: "plugin action response exceeds maximum size"},

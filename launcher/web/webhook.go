@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 
@@ -69,7 +70,7 @@ func (s *Server) callWebhook(plugin grpc.ClientConnInterface, r *http.Request, k
 	ctx, cancel := context.WithTimeout(r.Context(), s.WebhookTimeout)
 	defer cancel()
 	got, err := pluginv1.NewPluginClient(plugin).HandleWebhook(ctx, &pluginv1.WebhookRequest{
-		WebhookKey: key, Method: r.Method, Query: r.URL.RawQuery, Headers: headersIn(r.Header), Body: body,
+		WebhookKey: key, Method: r.Method, Query: queryIn(r.URL.RawQuery), Headers: headersIn(r.Header), Body: body,
 	}, atMost(maxWebhookAnswer))
 	a := &answer{code: int(got.GetStatus()), headers: got.GetHeaders(), body: got.GetBody()}
 	switch {
@@ -85,6 +86,23 @@ func (s *Server) callWebhook(plugin grpc.ClientConnInterface, r *http.Request, k
 		return nil, &failure{status: http.StatusBadGateway, text: fmt.Sprintf("plugin returned invalid webhook status %d", a.code)}
 	}
 	return a, nil
+}
+
+// queryIn writes bytes that the wire can't have as any query can: a byte of it means the
+// same.
+func queryIn(query string) string {
+	if utf8.ValidString(query) {
+		return query
+	}
+	var b strings.Builder
+	for i := range len(query) {
+		if query[i] < utf8.RuneSelf {
+			b.WriteByte(query[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", query[i])
+		}
+	}
+	return b.String()
 }
 
 // headersIn joins values. Authorization and Cookie are for those before the
