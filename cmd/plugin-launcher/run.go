@@ -33,9 +33,8 @@ const (
 	idleTime  = 2 * time.Minute
 	// shutdownTime is what requests under way have at the end.
 	shutdownTime = 5 * time.Second
-	// cursorName is the file of the place reached in the events. No version has such
-	// a name: one can't begin a folder's name with a dot by accident, and this is a
-	// file.
+	// cursorName is the file of the place reached in the events. No version begins
+	// with a dot.
 	cursorName = ".events-cursor"
 )
 

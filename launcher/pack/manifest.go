@@ -108,13 +108,13 @@ func (m *Manifest) check() string {
 		return "id: not a plugin ID"
 	case m.APIVersion != 1 && m.APIVersion != 2:
 		return "api_version: only 1 and 2 are known"
-	case m.Version == "", m.Version == ".", m.Version == "..", len(m.Version) > 128,
+	case m.Version == "", len(m.Version) > 128,
 		strings.ContainsAny(m.Version, `/\`+"\x00"), strings.ContainsFunc(m.Version, unicode.IsSpace):
 		return "version: not a version"
 	case m.Version == dataFolder:
 		return "version: " + dataFolder + " is the name of the plugin's data"
-	case strings.HasPrefix(m.Version, unpackPrefix):
-		return "version: begins with " + unpackPrefix
+	case m.Version[0] == '.':
+		return "version: begins with a dot, as what the launcher keeps beside versions does"
 	case m.Runtime.Type != "binary":
 		return "runtime.type: only binary runs here"
 	case m.BaseURL != "":

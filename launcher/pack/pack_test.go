@@ -450,6 +450,7 @@ func TestManifestsThatAreRefused(t *testing.T) {
 		"id of a record":      {"id: notes.plugin", "id: notes.config"},
 		"version with slash":  {"version: 1.2.3", "version: 1/2"},
 		"version up":          {"version: 1.2.3", `version: ".."`},
+		"version hidden":      {"version: 1.2.3", "version: .events-cursor"},
 		"version of data":     {"version: 1.2.3", "version: data"},
 		"api version":         {"api_version: 1", "api_version: 3"},
 		"remote":              {"type: binary", "type: remote"},
