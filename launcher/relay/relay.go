@@ -127,8 +127,8 @@ func (r *Relay) followOnce(
 		if errors.Is(err, io.EOF) {
 			return received, errors.New("the Host ended the stream")
 		}
-		if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
-			return received, cause
+		if errors.Is(context.Cause(ctx), errSilent) {
+			return received, errSilent
 		}
 		if err != nil {
 			return received, fmt.Errorf("follow events: %w", err)
