@@ -3,6 +3,7 @@ package events
 import (
 	"strings"
 	"sync"
+	"weak"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -22,45 +23,46 @@ type Event struct {
 	// place would leave that one out.
 	more bool
 
-	// size is how much memory the event takes, about: its text, and what is made of it.
-	size int
-
-	content sync.Once
+	mu sync.Mutex
+	// decoded: schema and bare are known.
+	decoded bool
 	schema  uint32
-	payload *structpb.Struct
+	// bare: it has no payload.
+	bare bool
+	// payload is what the text says, as long as somebody sends it. It can take a hundred
+	// times as much memory as the text, so that no ring keeps it: those who send the
+	// event at the same time share it.
+	payload weak.Pointer[structpb.Struct]
 }
 
-// What an event takes beside its text, and what each value of its payload takes, by the
-// sign that JSON has for it: two bytes of text can become a list, which takes a hundred
-// times as much.
-const (
-	eventBytes  = 512
-	memberBytes = 96
-	listBytes   = 160
-	objectBytes = 288
-)
+// eventBytes is what an event takes beside its text.
+const eventBytes = 512
 
-// sizeOf counts signs within texts too: an event may take less than it says, not more.
-func sizeOf(event string) int {
-	return eventBytes + 2*len(event) + memberBytes*(strings.Count(event, ",")+strings.Count(event, `":`)) +
-		listBytes*strings.Count(event, "[") + objectBytes*strings.Count(event, "{")
-}
+// size is how much memory an event takes, about.
+func (r *Record) size() int { return eventBytes + len(r.Event) }
 
 // Content returns the event's data, nil for none, without what is private (I14), and
 // the version of its shape.
 func (e *Event) Content() (schemaVersion uint32, payload *structpb.Struct) {
-	e.content.Do(func() {
-		schema, data := journal.DecodeEvent(e.Event)
-		e.schema = schema
-		if data == nil || e.class == classOwn {
-			// What has changed of an installation's authority is read back.
-			return
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.decoded {
+		if payload := e.payload.Value(); e.bare || payload != nil {
+			return e.schema, payload
 		}
-		if payload, err := structpb.NewStruct(domain.Redact(data)); err == nil {
-			e.payload = payload
-		}
-	})
-	return e.schema, e.payload
+	}
+	schema, data := journal.DecodeEvent(e.Event)
+	e.decoded, e.schema, e.bare = true, schema, true
+	if data == nil || e.class == classOwn {
+		// What has changed of an installation's authority is read back.
+		return schema, nil
+	}
+	payload, err := structpb.NewStruct(domain.Redact(data))
+	if err != nil {
+		return schema, nil
+	}
+	e.bare, e.payload = false, weak.Make(payload)
+	return schema, payload
 }
 
 // eventsOf makes the events of records. A change of a task's state has two: v1 has a
@@ -81,7 +83,7 @@ func eventsOf(records []Record) []*Event {
 }
 
 func newEvent(r Record) *Event {
-	e := &Event{Record: r, size: sizeOf(r.Event)}
+	e := &Event{Record: r}
 	e.class, e.capability = classify(r.Type)
 	if e.class == classOwn {
 		// Of its own authority an installation is told that it changed, and reads back

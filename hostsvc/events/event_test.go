@@ -27,8 +27,8 @@ func keys(n int) string {
 	return b.String()
 }
 
-// What events take is bounded by what their sizes say, whatever a plugin publishes: JSON
-// of a few bytes can become very many values.
+// What events take is bounded by what their sizes say, whatever a plugin publishes and
+// whoever was sent it: JSON of a few bytes can become very many values.
 func TestSize_IsWhatAnEventTakes(t *testing.T) {
 	for name, data := range map[string]string{
 		"nothing":         `{}`,
@@ -61,7 +61,7 @@ func TestSize_IsWhatAnEventTakes(t *testing.T) {
 				}
 			}
 			took := int(heap()-before) / n
-			said := kept[0].size
+			said := kept[0].size()
 			t.Logf("%d bytes of JSON take %d and are said to take %d", len(text), took, said)
 			if took > said+said/4 {
 				t.Errorf("%d bytes of JSON take %d and are said to take %d", len(text), took, said)
@@ -104,7 +104,7 @@ func TestChunks_AreBounded(t *testing.T) {
 		}
 		bytes := 0
 		for _, e := range p.events {
-			bytes += e.size
+			bytes += e.size()
 			if e != f.ring[seen] {
 				t.Fatalf("%s comes in place of %s", e.ID, f.ring[seen].ID)
 			}

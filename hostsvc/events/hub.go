@@ -192,8 +192,7 @@ func (h *Hub) read(ctx context.Context, after Position, limit int) (Page, error)
 	}
 	bytes := 0
 	for i := range page.Records {
-		// Only the one that is being sent is decoded.
-		bytes += eventBytes + len(page.Records[i].Event)
+		bytes += page.Records[i].size()
 		if i > 0 && bytes > chunkBytes {
 			page.Records, page.End = slices.Clone(page.Records[:i]), page.Records[i-1].Position
 			break
@@ -305,18 +304,18 @@ func (f *feed) take(page Page, begun time.Time) bool {
 	f.tail = page.End
 	for _, e := range added {
 		f.ring = append(f.ring, e)
-		f.bytes += e.size
+		f.bytes += e.size()
 	}
 	drop := 0
 	for drop < len(f.ring) && (len(f.ring)-drop > f.hub.limits.Ring || f.bytes > f.hub.limits.RingBytes) {
 		f.floor = f.ring[drop].Position
-		f.bytes -= f.ring[drop].size
+		f.bytes -= f.ring[drop].size()
 		f.ring[drop] = nil
 		drop++
 	}
 	// Events of one place stay or go together.
 	for drop > 0 && drop < len(f.ring) && f.ring[drop].Position == f.floor {
-		f.bytes -= f.ring[drop].size
+		f.bytes -= f.ring[drop].size()
 		f.ring[drop] = nil
 		drop++
 	}
@@ -379,8 +378,8 @@ func (f *feed) after(p Position) (part, error) {
 		return part{end: end, at: f.read, changed: f.changed}, nil
 	}
 	to, bytes := from, 0
-	for to < len(f.ring) && (to == from || f.ring[to-1].more || to-from < chunk && bytes+f.ring[to].size <= chunkBytes) {
-		bytes += f.ring[to].size
+	for to < len(f.ring) && (to == from || f.ring[to-1].more || to-from < chunk && bytes+f.ring[to].size() <= chunkBytes) {
+		bytes += f.ring[to].size()
 		to++
 	}
 	last := f.ring[to-1]

@@ -615,3 +615,64 @@ func TestEmit(t *testing.T) {
 		t.Errorf("another plugin: %v", err)
 	}
 }
+
+// A plugin that publishes all that it may, as large as it may, ends nobody's stream:
+// neither of those who watch it nor of all others.
+func TestAFloodOfEvents_EndsNobodysStream(t *testing.T) {
+	onBoth(t, func(d database) {
+		const streams, writers, each = 40, 20, command.EmitBurst / 20
+		d.timeout = time.Minute
+		w := d.world(events.Limits{Behind: 1}) // it fits into the ring, which nobody is behind
+		lists := strings.TrimSuffix(strings.Repeat("[],", 2000), ",")
+		event := `{"event_schema_version":1,"data":{"l":[` + lists + `],"text":"` + strings.Repeat("x", 58_000) + `"}}`
+		if len(event) > command.MaxEmittedBytes {
+			w.Fatalf("an event has %d bytes", len(event))
+		}
+		var all sync.WaitGroup
+		for i := range streams {
+			installation, floods := fmt.Sprint("installation-", i), 0
+			w.seen.declare(installation, "task.*")
+			if i%20 == 0 {
+				w.seen.declare(installation, "task.*", "plugin.p.*")
+			}
+			s := w.watch(installation, events.Watch{})
+			w.event(s)
+			all.Go(func() {
+				for {
+					d, err := w.next(s)
+					switch {
+					case err != nil:
+						w.Errorf("a stream ends with %v", err)
+						return
+					case d.Event == nil:
+					case d.Event.Type == "plugin.p.flood":
+						if _, payload := d.Event.Content(); len(payload.GetFields()["l"].GetListValue().GetValues()) != 2000 {
+							w.Error("an event has another payload")
+						}
+						floods++
+					default:
+						if want := writers * each; i%20 == 0 && floods != want {
+							w.Errorf("%d events of the flood come, want %d", floods, want)
+						}
+						return
+					}
+				}
+			})
+		}
+		var emitting sync.WaitGroup
+		for range writers {
+			emitting.Go(func() {
+				for range each {
+					if err := w.store.Emit(w.Context(), command.Emitted{
+						ID: uuid.NewString(), InstallationID: beta, Source: "plugin:p", Type: "plugin.p.flood", Event: event, At: w.clock.Now(),
+					}, allowed); err != nil {
+						w.Error(err)
+					}
+				}
+			})
+		}
+		emitting.Wait()
+		w.commit("w", "task.created", "last", nil)
+		all.Wait()
+	})
+}
