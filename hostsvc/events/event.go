@@ -57,12 +57,40 @@ func (e *Event) Content() (schemaVersion uint32, payload *structpb.Struct) {
 		// What has changed of an installation's authority is read back.
 		return schema, nil
 	}
-	payload, err := structpb.NewStruct(domain.Redact(data))
+	shallow, _ := upTo(maxDepth, map[string]any(domain.Redact(data))).(map[string]any)
+	payload, err := structpb.NewStruct(shallow)
 	if err != nil {
 		return schema, nil
 	}
 	e.bare, e.payload = false, weak.Make(payload)
 	return schema, payload
+}
+
+// maxDepth is how deep a payload may be nested. Readers of most languages refuse a
+// message of more than 100 in each other, and an object is three: one such event would
+// end a stream wherever it is resumed.
+const maxDepth = 32
+
+// upTo is a value of JSON, with null for each object and list that is nested deeper than
+// so many. It changes the value.
+func upTo(depth int, value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		if depth == 0 {
+			return nil
+		}
+		for key := range v {
+			v[key] = upTo(depth-1, v[key])
+		}
+	case []any:
+		if depth == 0 {
+			return nil
+		}
+		for i := range v {
+			v[i] = upTo(depth-1, v[i])
+		}
+	}
+	return value
 }
 
 // eventsOf makes the events of records. A change of a task's state has two: v1 has a

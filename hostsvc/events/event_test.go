@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/kandev/plugin-host/hostsvc/journal"
 )
@@ -68,6 +71,67 @@ func TestSize_IsWhatAnEventTakes(t *testing.T) {
 			}
 			runtime.KeepAlive(kept)
 		})
+	}
+}
+
+// Readers in other languages than Go refuse messages that are nested too deep: what any
+// plugin may publish must not be such a message.
+func TestContent_IsNotTooDeep(t *testing.T) {
+	nested := func(n int, open, within, end string) string {
+		return `{"a":` + strings.Repeat(open, n) + within + strings.Repeat(end, n) + `,"b":1}`
+	}
+	for name, c := range map[string]struct {
+		data string
+		deep bool
+	}{
+		"objects, as deep as may be": {nested(31, `{"x":`, `1`, `}`), false},
+		"objects, one more":          {nested(32, `{"x":`, `1`, `}`), true},
+		"lists, as deep as may be":   {nested(31, `[2,`, `1`, `]`), false},
+		"very deep lists":            {nested(5000, `[`, `1`, `]`), true},
+		"very deep objects":          {nested(5000, `{"x":`, `1`, `}`), true},
+		"both":                       {nested(500, `[{"x":`, `1`, `}]`), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := journal.EncodeEvent(json.RawMessage(c.data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, payload := newEvent(Record{Type: "plugin.p.e", Event: text}).Content()
+			if deep := 1 + depthOf(payload); deep > 100 {
+				t.Errorf("the message is nested %d deep", deep)
+			}
+			var want map[string]any
+			if err := json.Unmarshal([]byte(c.data), &want); err != nil {
+				t.Fatal(err)
+			}
+			if got := payload.AsMap(); got["b"] != 1.0 || reflect.DeepEqual(got, want) == c.deep {
+				t.Error("the payload is another one")
+			}
+		})
+	}
+}
+
+// depthOf is how many messages are in each other, this one included.
+func depthOf(s *structpb.Struct) int {
+	deepest := 0
+	for _, value := range s.GetFields() {
+		deepest = max(deepest, depthOfValue(value))
+	}
+	return 2 + deepest // itself, and the entry of the map
+}
+
+func depthOfValue(v *structpb.Value) int {
+	switch kind := v.GetKind().(type) {
+	case *structpb.Value_StructValue:
+		return 1 + depthOf(kind.StructValue)
+	case *structpb.Value_ListValue:
+		deepest := 0
+		for _, value := range kind.ListValue.GetValues() {
+			deepest = max(deepest, depthOfValue(value))
+		}
+		return 2 + deepest
+	default:
+		return 1
 	}
 }
 
