@@ -5,6 +5,7 @@ import (
 	"sync"
 	"weak"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/kandev/plugin-host/contract"
@@ -59,7 +60,7 @@ func (e *Event) Content() (schemaVersion uint32, payload *structpb.Struct) {
 	}
 	shallow, _ := upTo(maxDepth, map[string]any(domain.Redact(data))).(map[string]any)
 	payload, err := structpb.NewStruct(shallow)
-	if err != nil {
+	if err != nil || len(e.Event) > maxPayloadBytes/8 && proto.Size(payload) > maxPayloadBytes {
 		return schema, nil
 	}
 	e.bare, e.payload = false, weak.Make(payload)
@@ -70,6 +71,11 @@ func (e *Event) Content() (schemaVersion uint32, payload *structpb.Struct) {
 // message of more than 100 in each other, and an object is three: one such event would
 // end a stream wherever it is resumed.
 const maxDepth = 32
+
+// maxPayloadBytes is how large a payload may be as a message, which has up to six times
+// the bytes of its text: gRPC's clients take 4 MiB unless they are told otherwise, and
+// would never get beyond a larger one.
+const maxPayloadBytes = 3 << 20
 
 // upTo is a value of JSON, with null for each object and list that is nested deeper than
 // so many. It changes the value.

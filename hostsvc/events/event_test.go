@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/kandev/plugin-host/hostsvc/journal"
@@ -106,6 +107,31 @@ func TestContent_IsNotTooDeep(t *testing.T) {
 			}
 			if got := payload.AsMap(); got["b"] != 1.0 || reflect.DeepEqual(got, want) == c.deep {
 				t.Error("the payload is another one")
+			}
+		})
+	}
+}
+
+// The largest payloads are left out, as a client of gRPC takes no message of more than
+// 4 MiB. Only v1's own writers can make them.
+func TestContent_IsNotTooLarge(t *testing.T) {
+	for name, c := range map[string]struct {
+		data string
+		want bool
+	}{
+		"a text of 2 MiB": {`{"text":"` + strings.Repeat("x", 2<<20) + `"}`, true},
+		"a text of 4 MiB": {`{"text":"` + strings.Repeat("x", 4<<20) + `"}`, false},
+		"few numbers":     {`{"n":[1` + strings.Repeat(`,1`, 200<<10) + `]}`, true},
+		"many numbers":    {`{"n":[1` + strings.Repeat(`,1`, 400<<10) + `]}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := journal.EncodeEvent(json.RawMessage(c.data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, payload := newEvent(Record{Type: taskUpdated, Event: text}).Content()
+			if n := proto.Size(payload); n > maxPayloadBytes || (n > 0) != c.want {
+				t.Errorf("the payload has %d bytes", n)
 			}
 		})
 	}
