@@ -35,12 +35,12 @@ type world struct {
 	asked      []string
 }
 
-func (w *world) Task(_, id string) (domain.Task, bool, error) {
+func (w *world) Task(_, id string) (task domain.Task, waits, found bool, err error) {
 	i := slices.IndexFunc(w.tasks, func(t domain.Task) bool { return t.ID == id })
 	if i < 0 {
-		return domain.Task{}, false, nil
+		return domain.Task{}, false, false, nil
 	}
-	return w.tasks[i], true, nil
+	return w.tasks[i], len(w.waits[id]) > 0, true, nil
 }
 
 func (w *world) Predecessors(_ string, ids []string, asOf domain.Version) (map[string][]domain.Task, error) {
@@ -179,8 +179,12 @@ func TestI10_TasksAreBlockedAsOfTheirSnapshot(t *testing.T) {
 		t.Errorf("asked for %q, want %q", w.asked, want)
 	}
 	w.broken = errors.New("a broken disk")
-	if got, _, refusal := r.Task(t.Context(), "i", admission.Method{Name: "GetTaskExact", Capability: contract.ReadTasks}, testEnv, "t0001"); refusal == nil || got.ID != "" {
+	if got, _, refusal := r.Task(t.Context(), "i", admission.Method{Name: "GetTaskExact", Capability: contract.ReadTasks}, testEnv, second.Items[0].ID); refusal == nil || got.ID != "" {
 		t.Errorf("what it waits for can't be read: %+v, %v", got, refusal)
+	}
+	// What waits for nothing isn't asked for.
+	if got, _, refusal := r.Task(t.Context(), "i", admission.Method{Name: "GetTaskExact", Capability: contract.ReadTasks}, testEnv, first.Items[0].ID); refusal != nil || got.Blocked != domain.BlockedNot {
+		t.Errorf("it waits for nothing: %+v, %v", got, refusal)
 	}
 }
 

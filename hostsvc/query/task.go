@@ -13,7 +13,9 @@ import (
 
 // TaskSnapshot is what task queries need of a snapshot.
 type TaskSnapshot interface {
-	Task(workspaceID, id string) (task domain.Task, found bool, err error)
+	// Task reads a task as it is. waits tells whether it has predecessors at all: most
+	// have none, and a read of one task need not ask for them.
+	Task(workspaceID, id string) (task domain.Task, waits, found bool, err error)
 	// Tasks lists at most limit tasks with an ID above after, in the order of
 	// their IDs, as they were at version asOf.
 	Tasks(workspaceID string, filter TaskFilter, asOf domain.Version, after string, limit int) ([]domain.Task, error)
@@ -83,15 +85,17 @@ func (f TaskFilter) Check() *admission.Refusal {
 func (r *Reader) Task(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, taskID string) (Task, Receipt, *admission.Refusal) {
 	digest, check := targetDigest("task_id", taskID)
 	return read(ctx, r, installationID, m, env, check, digest, func(s Snapshot, _ *authority.Row) (Task, domain.Version, error) {
-		task, found, err := s.Task(env.WorkspaceID, taskID)
+		task, waits, found, err := s.Task(env.WorkspaceID, taskID)
 		if err != nil {
 			return Task{}, 0, fmt.Errorf("read the task: %w", err)
 		}
 		if !found {
 			return Task{}, 0, notHere("task_id")
 		}
-		one := []Task{{Task: task}}
-		err = deriveBlocked(s, env.WorkspaceID, Latest, one)
+		one := []Task{{Task: task, Blocked: domain.BlockedNot}}
+		if waits {
+			err = deriveBlocked(s, env.WorkspaceID, Latest, one)
+		}
 		return one[0], task.Version, err
 	})
 }

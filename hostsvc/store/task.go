@@ -29,7 +29,11 @@ var (
 	}
 	updateTaskContent = update("tasks", contentNames, 2)
 
-	selectTask         = `SELECT ` + taskColumns + ` FROM tasks WHERE workspace_id = $1 AND id = $2`
+	selectTask = `SELECT ` + taskColumns + ` FROM tasks WHERE workspace_id = $1 AND id = $2`
+	// selectTaskThatWaits also tells whether the task has predecessors.
+	selectTaskThatWaits = `SELECT ` + taskColumns + `, CAST(CASE WHEN EXISTS
+		(SELECT 1 FROM task_relations WHERE workspace_id = $1 AND target_task_id = $2) THEN 1 ELSE 0 END AS bigint)
+		FROM tasks WHERE workspace_id = $1 AND id = $2`
 	selectTaskExternal = `SELECT ` + taskColumns + ` FROM tasks
 		WHERE workspace_id = $1 AND source = $2 AND external_id = $3 AND external_id <> ''`
 )
@@ -212,13 +216,13 @@ func (t *tx) LastPosition(stepID string) (position int32, err error) {
 }
 
 // Task implements query.TaskSnapshot.
-func (s *snapshot) Task(workspaceID, id string) (task domain.Task, found bool, err error) {
-	err = s.query("read a task", selectTask, func(r Row) (err error) {
+func (s *snapshot) Task(workspaceID, id string) (task domain.Task, waits, found bool, err error) {
+	err = s.query("read a task", selectTaskThatWaits, func(r Row) (err error) {
 		task, err = scanTask(r, workspaceID)
-		found = true
+		waits, found = r.Int(len(taskNames)-1) != 0, true
 		return err
 	}, workspaceID, id)
-	return task, found, err
+	return task, waits, found, err
 }
 
 // Tasks implements query.TaskSnapshot.

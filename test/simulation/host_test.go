@@ -95,8 +95,8 @@ func (s *snapshot) Head(string) (newest, oldest domain.Version, err error) {
 	return domain.Version(len(s.db.journal)), 1, nil
 }
 
-func (s *snapshot) Task(string, string) (domain.Task, bool, error) {
-	return domain.Task{Version: domain.Version(len(s.db.journal))}, true, nil
+func (s *snapshot) Task(string, string) (task domain.Task, waits, found bool, err error) {
+	return domain.Task{Version: domain.Version(len(s.db.journal))}, false, true, nil
 }
 
 func (s *snapshot) Predecessors(string, []string, domain.Version) (map[string][]domain.Task, error) {

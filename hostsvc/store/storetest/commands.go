@@ -22,7 +22,7 @@ import (
 func (w *world) readTask(workspace, id string) (task domain.Task, found bool) {
 	w.t.Helper()
 	w.must(w.Read(w.t.Context(), func(s query.Snapshot) (err error) {
-		task, found, err = s.Task(workspace, id)
+		task, _, found, err = s.Task(workspace, id)
 		return err
 	}))
 	return task, found

@@ -253,7 +253,7 @@ func testRestart(t *testing.T, d Database) {
 		s.epochs = fmt.Sprint(epochs.StoreID, epochs.StoreEpoch)
 		w.must(w.Read(t.Context(), func(snap query.Snapshot) error {
 			var errs [6]error
-			s.task, _, errs[0] = snap.Task("w", taskID(0))
+			s.task, _, _, errs[0] = snap.Task("w", taskID(0))
 			s.old, errs[1] = snap.Tasks("w", query.TaskFilter{}, 1, "", 10)
 			s.flows, errs[2] = snap.Workflows("w", 3, "", 10)
 			s.steps, errs[3] = snap.WorkflowSteps("w", "flow-1", 3, "", 10)
