@@ -592,6 +592,29 @@ func TestAFloodOfOutputIsBounded(t *testing.T) {
 	l.until(t, "The plugin writes too much; lines were dropped", "", nil)
 }
 
+// A plugin that closes what it writes to, as daemons do, runs on.
+func TestAPluginThatClosesItsOutputRunsOn(t *testing.T) {
+	h := newHost(t)
+	l := launch(t, h, t.TempDir(), "--package="+packageOf(t, "1.0.0"))
+	before := about(t, l).PID
+	if code, text := l.hook(t, "do=close", ""); code != http.StatusNoContent {
+		t.Fatalf("closing answers %d %q", code, text)
+	}
+	for range 3 {
+		if after := about(t, l).PID; after != before {
+			t.Fatal("the plugin was started again")
+		}
+	}
+	l.hook(t, "do=crash", "")
+	eventually(t, "a new one answers", func() bool {
+		code, _ := l.hook(t, "do=about", "")
+		return code == http.StatusOK
+	})
+	if code := l.end(t); code != 0 {
+		t.Errorf("ends with status %d", code)
+	}
+}
+
 // What the plugin says in its errors is its output too.
 func TestErrorsOfThePluginAreCutAndHoldNoSecret(t *testing.T) {
 	h := newHost(t)

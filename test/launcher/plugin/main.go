@@ -176,6 +176,8 @@ func (s *sample) HandleWebhook(ctx context.Context, r *pluginv1.WebhookRequest) 
 		return s.tasks(ctx)
 	case "flood":
 		return flood()
+	case "close":
+		return &pluginv1.WebhookResponse{Status: 204}, errors.Join(syscall.Close(1), syscall.Close(2))
 	case "leave":
 		return leave(ctx)
 	case "child":
