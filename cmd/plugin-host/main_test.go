@@ -126,7 +126,7 @@ func TestSeedFileIsAppliedOnce(t *testing.T) {
 			t.Errorf("the workspace is at version %d, %v; want a commit of the file, and one of what was added to it", newest, err)
 		}
 		for _, id := range []string{"t-1", "t-2", "t-3"} {
-			if _, found, err := s.Task("payments", id); err != nil || !found {
+			if _, _, found, err := s.Task("payments", id); err != nil || !found {
 				t.Errorf("task %s: found %v, %v", id, found, err)
 			}
 		}

@@ -57,7 +57,7 @@ func TestAQueuedTaskHasItsMove(t *testing.T) {
 					}
 					got := ""
 					for _, p := range moves {
-						of, _, err := r.Task("w", p.TaskID)
+						of, _, _, err := r.Task("w", p.TaskID)
 						if err != nil {
 							return err
 						}
