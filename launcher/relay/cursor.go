@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -41,14 +40,18 @@ func readCursor(file string) (string, error) {
 // writeCursor replaces the file at once: whatever happens, it holds one of the
 // two values.
 func writeCursor(file, cursor string) (err error) {
-	folder := filepath.Dir(file)
-	temporary, err := os.CreateTemp(folder, ".cursor-")
+	// One that a crash left is in the way, or what the plugin has put there.
+	name := file + ".new"
+	if err := os.RemoveAll(name); err != nil {
+		return fmt.Errorf("write the place reached in the events: %w", err)
+	}
+	temporary, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // below the operator's folder
 	if err != nil {
 		return fmt.Errorf("write the place reached in the events: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("write the place reached in the events: %w", errors.Join(err, os.Remove(temporary.Name())))
+			err = fmt.Errorf("write the place reached in the events: %w", errors.Join(err, os.Remove(name)))
 		}
 	}()
 	_, err = temporary.WriteString(cursor)
@@ -56,5 +59,5 @@ func writeCursor(file, cursor string) (err error) {
 	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
 		return err
 	}
-	return os.Rename(temporary.Name(), file) //nolint:wrapcheck // wrapped above
+	return os.Rename(name, file) //nolint:wrapcheck // wrapped above
 }

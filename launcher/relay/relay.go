@@ -59,7 +59,8 @@ type Relay struct {
 }
 
 // Run relays until ctx ends, and returns nil then. It fails only when the place
-// reached can't be read or written.
+// reached can't be read, or written for the first time. What fails later, as where the
+// plugin has filled its disk, is logged: after a restart, events then come again.
 func (r *Relay) Run(ctx context.Context) error {
 	from := &pluginv1.WatchEventsRequest{}
 	var err error
@@ -164,14 +165,22 @@ func isUnknownPlace(err error) bool {
 func (r *Relay) deliverAll(ctx context.Context, queue <-chan *pluginv1.WatchEventsResponse) error {
 	var reached, written string
 	var saved time.Time
+	failing := false
 	save := func() error {
 		if reached == written {
 			return nil
 		}
 		if err := writeCursor(r.CursorFile, reached); err != nil {
-			return err
+			if written == "" {
+				return err
+			}
+			if !failing {
+				r.Log.Error("The place reached in the events can't be written; it is tried again", "error", err)
+			}
+			failing = true
+			return nil
 		}
-		written, saved = reached, time.Now()
+		written, saved, failing = reached, time.Now(), false
 		return nil
 	}
 	for {

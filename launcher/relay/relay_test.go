@@ -488,3 +488,50 @@ func TestAPlaceThatCantBeKeptIsAnError(t *testing.T) {
 		}
 	})
 }
+
+// A disk that is full for a while ends no plugin, which could be what makes room.
+func TestAPlaceThatCantBeKeptForAWhileIsKeptLater(t *testing.T) {
+	bubble(t, func(w *world) {
+		t := w.t
+		w.start(t)
+		w.host.publish("task.created")
+		synctest.Wait()
+		if got := w.cursor(t); got != "1" {
+			t.Fatalf("the place kept is %q", got)
+		}
+		if err := errors.Join(os.Remove(w.file), os.MkdirAll(filepath.Join(w.file, "full"), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		w.host.publish("task.updated", "task.deleted")
+		synctest.Wait()
+		if got := w.plugin.types(); len(got) != 3 {
+			t.Errorf("delivered %q", got)
+		}
+		if err := os.RemoveAll(w.file); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(filepath.Dir(w.file)); err != nil || len(left) != 0 {
+			t.Errorf("failing has left %v, %v", left, err)
+		}
+		w.host.publish("task.moved")
+		synctest.Wait()
+		if got := w.cursor(t); got != "4" {
+			t.Errorf("the place kept is %q", got)
+		}
+		w.stop(t)
+	})
+	// What a crash has left doesn't stay.
+	bubble(t, func(w *world) {
+		t := w.t
+		if err := os.WriteFile(w.file+".new", []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.start(t)
+		w.host.publish("task.created")
+		synctest.Wait()
+		w.stop(t)
+		if left, err := os.ReadDir(filepath.Dir(w.file)); err != nil || len(left) != 1 || w.cursor(t) != "1" {
+			t.Errorf("left are %v, %v", left, err)
+		}
+	})
+}
