@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
@@ -306,6 +307,26 @@ func installationReady(accepted metav1.Condition, suspended bool) metav1.Conditi
 		return condition(v1alpha1.ConditionReady, false, string(v1alpha1.GateSuspended), gateMessages["Suspended"])
 	default:
 		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAccepted, "approvals of it can take force")
+	}
+}
+
+// configReady names the references of spec.secretRefs that have no value.
+func configReady(object *v1alpha1.PluginInstallation, secrets ConfigSecrets) metav1.Condition {
+	if kinds.ConfigFault(object) != nil {
+		return condition(v1alpha1.ConditionConfigReady, false, v1alpha1.ReasonConfigInvalid, "see Accepted; the plugin gets no configuration")
+	}
+	why, known := secrets.Unresolved(object)
+	switch {
+	case !known:
+		// What the process before this one has read stands until this one has.
+		if c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionConfigReady); c != nil && c.ObservedGeneration == object.Generation {
+			return *c
+		}
+		return condition(v1alpha1.ConditionConfigReady, false, v1alpha1.ReasonSecretsNotRead, "the Secrets of spec.secretRefs are not read yet")
+	case len(why) > 0:
+		return condition(v1alpha1.ConditionConfigReady, false, v1alpha1.ReasonSecretsUnresolved, shorten(strings.Join(why, "; ")))
+	default:
+		return condition(v1alpha1.ConditionConfigReady, true, v1alpha1.ReasonSecretsResolved, "every reference of spec.secretRefs has its value")
 	}
 }
 

@@ -37,6 +37,7 @@ type installationReconciler struct {
 	now      func() time.Time
 	// workload says how what runs the installation is, nil for nothing.
 	workload func(*v1alpha1.PluginInstallation) *metav1.Condition
+	secrets  ConfigSecrets
 	passes   *requests[authority.Key]
 
 	mu sync.Mutex
@@ -116,6 +117,9 @@ func (r *installationReconciler) Reconcile(ctx context.Context, request reconcil
 	}
 	if object.Spec.Compatibility != nil {
 		status.Conditions = append(status.Conditions, grantReview(granted.notVerified))
+	}
+	if len(object.Spec.SecretRefs) > 0 {
+		status.Conditions = append(status.Conditions, configReady(object, r.secrets))
 	}
 	if c := r.workload(object); c != nil {
 		status.Conditions = append(status.Conditions, *c)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/fence"
 )
@@ -28,6 +29,16 @@ type Round struct {
 	Beat uint64
 	// Older: this process has seen the store further on, so it is an older copy.
 	Older bool
+}
+
+// ConfigSecrets knows what the Secrets hold that configurations name.
+type ConfigSecrets interface {
+	// Unresolved lists why references of spec.secretRefs have no value; known is false
+	// until the Secrets of this version were read.
+	Unresolved(o *v1alpha1.PluginInstallation) (why []string, known bool)
+	// Follow has turned called with the name of each installation for which Unresolved
+	// answers otherwise than before. It is called before the manager starts.
+	Follow(turned func(name string))
 }
 
 // Store is what the controllers need of the store.

@@ -283,6 +283,22 @@ func (r *recorder) status(object client.Object, before, after []metav1.Condition
 	if c := turned(before, after, v1alpha1.ConditionWorkloadReady, reasonIs); c != nil {
 		r.workload(about, meta.IsStatusConditionTrue(before, c.Type), c)
 	}
+	if c := turned(before, after, v1alpha1.ConditionConfigReady, lacks); c != nil {
+		r.turn(about, true, c, v1alpha1.EventReasonConfigNotReady, "Configure", c.Message)
+	}
+	if was := meta.FindStatusCondition(before, v1alpha1.ConditionConfigReady); was != nil && lacks(was) != "" {
+		if c := meta.FindStatusCondition(after, was.Type); c != nil && c.Status == metav1.ConditionTrue {
+			r.turn(about, false, c, v1alpha1.EventReasonConfigReady, "Configure", c.Message)
+		}
+	}
+}
+
+// lacks is what a configuration lacks.
+func lacks(c *metav1.Condition) string {
+	if c.Reason != v1alpha1.ReasonSecretsUnresolved {
+		return ""
+	}
+	return c.Message
 }
 
 // workload tells each turn of what runs a plugin. That something that didn't run
@@ -336,7 +352,7 @@ func (r *recorder) condition(about corev1.ObjectReference, c *metav1.Condition, 
 
 func (r *recorder) turn(about corev1.ObjectReference, warn bool, c *metav1.Condition, reason, action, text string) {
 	identity := []string{c.Type, c.Reason, strconv.FormatInt(c.ObservedGeneration, 10), c.LastTransitionTime.UTC().String()}
-	if c.Reason == v1alpha1.ReasonUnresolved {
+	if c.Reason == v1alpha1.ReasonUnresolved || c.Reason == v1alpha1.ReasonSecretsUnresolved {
 		// What is missing next is another matter, though nothing was ready in between.
 		identity = append(identity, c.Message)
 	}

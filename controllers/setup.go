@@ -83,6 +83,8 @@ type Options struct {
 	EventRetention time.Duration
 	// Workloads are how plugins run that the controllers run.
 	Workloads Workloads
+	// ConfigSecrets are what plugins are configured with.
+	ConfigSecrets ConfigSecrets
 	// Observer may be nil.
 	Observer Observer
 }
@@ -269,9 +271,12 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := addWorkloads(mgr, workloads); err != nil {
 		return err
 	}
+	o.ConfigSecrets.Follow(func(name string) {
+		installations.add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	})
 	return addInstallations(mgr, installations, &installationReconciler{
 		cluster: objects, cached: mgr.GetClient(), statuses: status, store: o.Store, leader: lead, proof: admitted, now: o.Now,
-		workload: workloads.condition, passes: passes, known: map[string]authority.Installation{},
+		workload: workloads.condition, secrets: o.ConfigSecrets, passes: passes, known: map[string]authority.Installation{},
 	})
 }
 

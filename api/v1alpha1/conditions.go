@@ -14,6 +14,9 @@ const (
 	// ConditionWorkloadReady on a PluginInstallation with spec.workload: its pod
 	// runs and is ready. It says nothing about what the plugin may do.
 	ConditionWorkloadReady = "WorkloadReady"
+	// ConditionConfigReady on a PluginInstallation with spec.secretRefs: each of them
+	// has its value. While one has none, the plugin gets no configuration.
+	ConditionConfigReady = "ConfigReady"
 	// ConditionUpgradeReviewPending on a PluginInstallation: at least one
 	// workspace hasn't reviewed the manifest in force.
 	ConditionUpgradeReviewPending = "UpgradeReviewPending"
@@ -90,6 +93,17 @@ const (
 	// ReasonHostNotConfigured: the Host wasn't given what a pod needs: its CA, or
 	// the launcher's image.
 	ReasonHostNotConfigured = "HostNotConfigured"
+)
+
+// Reasons of ConfigReady on a PluginInstallation. ConfigInvalid is one too: the plugin
+// gets no configuration then.
+const (
+	// ReasonSecretsResolved: every reference has its value.
+	ReasonSecretsResolved = "SecretsResolved"
+	// ReasonSecretsUnresolved: the message names the references that have none, and why.
+	ReasonSecretsUnresolved = "SecretsUnresolved"
+	// ReasonSecretsNotRead: nobody has read this version's Secrets yet.
+	ReasonSecretsNotRead = "SecretsNotRead"
 )
 
 // Reasons of UpgradeReviewPending.
@@ -186,6 +200,11 @@ const (
 	// EventReasonWorkloadNotReady: it isn't, or no longer; the note begins with the
 	// condition's reason.
 	EventReasonWorkloadNotReady = "WorkloadNotReady"
+	// EventReasonConfigReady regards a PluginInstallation: every reference of
+	// spec.secretRefs has its value again.
+	EventReasonConfigReady = "ConfigReady"
+	// EventReasonConfigNotReady: one has none, or another one than before.
+	EventReasonConfigNotReady = "ConfigNotReady"
 	// EventReasonHistoryLost: a revision was published that the store doesn't
 	// have.
 	EventReasonHistoryLost = "HistoryLost"

@@ -244,8 +244,8 @@ type PluginInstallationStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted, Ready and UpgradeReviewPending, and WorkloadReady with
-	// spec.workload; at most 16.
+	// conditions are Accepted, Ready and UpgradeReviewPending, WorkloadReady with
+	// spec.workload, and ConfigReady with spec.secretRefs; at most 16.
 	//
 	// +optional
 	// +listType=map

@@ -27,7 +27,7 @@ func newLegacy(durable *store.Store, sealed *vault.Vault, configs legacy.ConfigS
 }
 
 // addPluginData adds what v1 has from operators, and what plugins keep.
-func addPluginData(ctx context.Context, mgr manager.Manager, durable *store.Store, sealed *vault.Vault, log *slog.Logger) (legacy.ConfigSource, error) {
+func addPluginData(ctx context.Context, mgr manager.Manager, durable *store.Store, sealed *vault.Vault, log *slog.Logger) (*plugindata.Source, error) {
 	configs := plugindata.NewSource(mgr.GetAPIReader(), plugindata.RefreshEvery, log)
 	if err := configs.Register(ctx, mgr.GetCache()); err != nil {
 		return nil, fmt.Errorf("watch the configuration of plugins: %w", err)

@@ -118,11 +118,15 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	if mgr, err = ops.readiness.Manager(mgr); err != nil {
 		return err
 	}
+	configs, err := addPluginData(ctx, mgr, durable, sealed, log)
+	if err != nil {
+		return err
+	}
 	if err := controllers.Add(ctx, mgr, controllers.Options{
 		Store: ops.metrics.Store(ledger{durable}, ops.tracing.Tracer()), Observer: ops.metrics.Controllers(ops.tracing.Tracer()),
 		View: seen, Policy: policy, Now: time.Now, Random: rand.Reader,
 		Namespace: s.namespace, AdoptFrom: s.adoptFrom, RoundEvery: s.lease / roundsInALease, LeaseLife: s.lease,
-		ProofSettle: proofSettle, EventRetention: s.eventRetention, Workloads: workloads,
+		ProofSettle: proofSettle, EventRetention: s.eventRetention, Workloads: workloads, ConfigSecrets: configs,
 	}); err != nil {
 		return fmt.Errorf("add the controllers: %w", err)
 	}
@@ -137,10 +141,6 @@ func run(ctx context.Context, s settings, log *slog.Logger) (err error) {
 	}
 	if err := mgr.Add(rooter(durable, rootEvery, log)); err != nil {
 		return fmt.Errorf("add the rooter: %w", err)
-	}
-	configs, err := addPluginData(ctx, mgr, durable, sealed, log)
-	if err != nil {
-		return err
 	}
 	if err := addChecks(mgr, durable, seen); err != nil {
 		return err

@@ -51,6 +51,8 @@ type Source struct {
 	log   *slog.Logger
 	every time.Duration
 	queue workqueue.TypedRateLimitingInterface[string]
+	// turned is told of each installation whose references stand otherwise than before.
+	turned func(name string)
 
 	mu sync.RWMutex
 	// installations are by the name of their object, owners the names by ID.
@@ -64,13 +66,15 @@ var _ legacy.ConfigSource = (*Source)(nil)
 type installation struct {
 	object *v1alpha1.PluginInstallation
 	config legacy.Config
+	// read: config's secrets were read for this very version, not for an earlier one.
+	read bool
 }
 
 // NewSource returns a source that has seen nothing. live reads past every cache.
 // every is RefreshEvery unless a test can't wait.
 func NewSource(live client.Reader, every time.Duration, log *slog.Logger) *Source {
 	return &Source{
-		live: live, log: log, every: every,
+		live: live, log: log, every: every, turned: func(string) {},
 		queue:         workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 		installations: map[string]*installation{}, owners: map[string]string{},
 	}
@@ -85,6 +89,28 @@ func (s *Source) Config(installationID string) legacy.Config {
 		return legacy.Config{}
 	}
 	return known.config
+}
+
+// Follow has turned called with the name of each installation for which Unresolved
+// answers otherwise than before. It is called before the manager starts.
+func (s *Source) Follow(turned func(name string)) { s.turned = turned }
+
+// Unresolved lists why references of an installation have no value; known is false
+// until the Secrets of this very version were read.
+func (s *Source) Unresolved(o *v1alpha1.PluginInstallation) (why []string, known bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	seen := s.installations[o.Name]
+	if seen == nil || seen.object.UID != o.UID || seen.object.Generation != o.Generation || seen.config.Secrets == nil {
+		return nil, false
+	}
+	for _, ref := range o.Spec.SecretRefs {
+		if fault := seen.config.Secrets[ref.Name].Fault; fault != "" {
+			why = append(why, fmt.Sprintf("spec.secretRefs[%s]: %s (Secret %s/%s, key %s)",
+				ref.Name, fault, o.Spec.ServiceAccountRef.Namespace, ref.SecretName, ref.Key))
+		}
+	}
+	return why, true
 }
 
 // Register adds the source to the watch of installations.
@@ -240,6 +266,8 @@ func (s *Source) refresh(ctx context.Context, name string) {
 	}
 	config.Secrets = map[string]legacy.ConfigSecret{}
 	read := map[string]secret{}
+	// Who asked about this version before it was observed here has had no answer.
+	turned := !known.read
 	for _, ref := range o.Spec.SecretRefs {
 		found, ok := read[ref.SecretName]
 		if !ok {
@@ -254,14 +282,24 @@ func (s *Source) refresh(ctx context.Context, name string) {
 		}
 		config.Secrets[ref.Name] = resolved
 		if resolved.Fault != before.Fault {
+			turned = true
 			s.tell(ctx, o, ref, resolved.Fault, found.err)
 		}
 	}
+	if s.learn(known, &installation{object: o, config: config, read: true}) && turned {
+		s.turned(name)
+	}
+}
+
+// learn takes what was read, unless another version came meanwhile.
+func (s *Source) learn(before, now *installation) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.installations[name] == known {
-		s.installations[name] = &installation{object: o, config: config}
+	if s.installations[now.object.Name] != before {
+		return false
 	}
+	s.installations[now.object.Name] = now
+	return true
 }
 
 // secret is a Secret as it was read.

@@ -31,6 +31,7 @@ import (
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/controllers"
+	"github.com/kandev/plugin-host/controllers/plugindata"
 	"github.com/kandev/plugin-host/hostsvc/admission"
 	"github.com/kandev/plugin-host/hostsvc/authority"
 	"github.com/kandev/plugin-host/hostsvc/authority/view"
@@ -480,6 +481,9 @@ func run(h *host) {
 	}()
 }
 
+// secretsEvery is how often a process reads the Secrets of configurations.
+const secretsEvery = 100 * time.Millisecond
+
 // manager wires a process up, as cmd/plugin-host does.
 func (h *host) manager(ctx context.Context) (ctrl.Manager, error) {
 	skipNames := true
@@ -498,11 +502,16 @@ func (h *host) manager(ctx context.Context) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
+	configs := plugindata.NewSource(mgr.GetAPIReader(), secretsEvery, slog.New(slog.DiscardHandler))
+	if err := errors.Join(configs.Register(ctx, mgr.GetCache()), mgr.Add(configs)); err != nil {
+		return nil, fmt.Errorf("add the configuration of plugins: %w", err)
+	}
 	return mgr, controllers.Add(ctx, mgr, controllers.Options{
 		Store: &ledger{Store: h.store, host: h}, View: h.view, Policy: authority.BuiltInPolicy(),
 		Now: h.now, Random: rand.Reader, Namespace: h.namespace, AdoptFrom: h.adoptFrom,
 		RoundEvery: h.roundEvery, LeaseLife: leaseLife(h.roundEvery),
 		EventRetention: h.retention, Observer: observer{h}, Workloads: h.workloads,
+		ConfigSecrets: configs,
 	})
 }
 
