@@ -227,6 +227,5 @@ func grantReview(notVerified []string) metav1.Condition {
 	if len(notVerified) == 0 {
 		return condition(v1alpha1.ConditionReviewRequired, false, v1alpha1.ReasonReviewed, "nothing in spec.compatibility waits for a human")
 	}
-	return condition(v1alpha1.ConditionReviewRequired, true, v1alpha1.ReasonNotVerified,
-		strings.Join(notVerified, " and ")+": nobody has checked who wrote this, for it came while the admission policies were not proven in force; it grants nothing, and never will; a human who wants that changes the entry, its reason for instance, once they are in force")
+	return condition(v1alpha1.ConditionReviewRequired, true, v1alpha1.ReasonNotVerified, kinds.UnverifiedMessage(notVerified))
 }

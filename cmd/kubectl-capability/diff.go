@@ -317,15 +317,20 @@ func (d *differ) installationChanges() ([]installationChange, error) {
 		}
 		var byV1, willByV1 []string
 		if live != nil {
-			byV1 = worksByV1(live)
+			byV1 = worksByV1(live, kinds.UnverifiedGrants(live))
 		}
 		if wanted {
 			next := o.DeepCopy()
 			next.Status = v1alpha1.PluginInstallationStatus{}
+			var unverified []string
 			if live != nil {
-				next.Status.InstallationID = live.Status.InstallationID
+				next.UID, next.Status.InstallationID = live.UID, live.Status.InstallationID
+				unverified = stillUnverified(live, next)
 			}
-			willByV1 = worksByV1(next)
+			willByV1 = worksByV1(next, unverified)
+			for _, field := range unverified {
+				c.Notes = append(c.Notes, field+" grants nothing: nobody has checked who wrote it")
+			}
 			for _, field := range kinds.OtherGrants(next) {
 				c.Notes = append(c.Notes, field+" names another installation and grants nothing")
 			}

@@ -53,19 +53,47 @@ func (p *parsedPackage) explainLegacy(t *tool) {
 	fmt.Fprintln(t.ErrOut)
 }
 
-// worksByV1 lists what v1 calls of an installation may do.
-func worksByV1(o *v1alpha1.PluginInstallation) []string {
+// worksByV1 lists what v1 calls of an installation may do, were it not for the grants
+// in the fields without, which count for nothing.
+func worksByV1(o *v1alpha1.PluginInstallation, without []string) []string {
 	terms := kinds.LegacyOf(o)
 	works := append((terms.Declared&^contract.LegacyWriters | terms.Writers).Names(), eventNames(terms)...)
 	if terms.ImplicitExpectNone {
 		works = append(works, v1alpha1.CompatImplicitExpectNone)
 	}
-	return works
+	return slices.DeleteFunc(works, func(name string) bool { return needsGrant(name) && inFields(without, name) })
+}
+
+// needsGrant tells whether a name takes a grant, and not only a declaration.
+func needsGrant(name string) bool {
+	return strings.HasPrefix(name, contract.LegacyWritePrefix) || name == v1alpha1.CompatImplicitExpectNone
+}
+
+// inFields tells whether a name's grant is in one of the fields.
+func inFields(fields []string, name string) bool {
+	return slices.ContainsFunc(fields, func(field string) bool { return strings.HasSuffix(field, grantOf(name)) })
+}
+
+// stillUnverified lists the fields of grants that count for nothing in live and stand
+// in next as they are: whoever writes one anew has it checked.
+func stillUnverified(live, next *v1alpha1.PluginInstallation) []string {
+	same := map[string]bool{}
+	for _, g := range kinds.GrantsOf(live) {
+		same[g.ID] = true
+	}
+	var fields []string
+	for _, g := range kinds.GrantsOf(next) {
+		if same[g.ID] && slices.Contains(kinds.UnverifiedGrants(live), g.Field) {
+			fields = append(fields, g.Field)
+		}
+	}
+	return fields
 }
 
 // legacyRows are the v1 declarations of an installation, none for one without.
 func legacyRows(o *v1alpha1.PluginInstallation) [][]string {
-	works := worksByV1(o)
+	unverified := kinds.UnverifiedGrants(o)
+	works := worksByV1(o, nil)
 	names := legacyNames(o.Spec.Manifest.Legacy)
 	for _, name := range works {
 		names = appendNew(names, name)
@@ -81,9 +109,13 @@ func legacyRows(o *v1alpha1.PluginInstallation) [][]string {
 		switch {
 		case o.Spec.Suspend:
 			rows = append(rows, []string{name, "no", string(v1alpha1.GateSuspended)})
+		case needsGrant(name) && slices.Contains(works, name) && o.Status.ObservedGeneration != o.Generation:
+			rows = append(rows, []string{name, "no", "the Host has not looked at it yet"})
+		case needsGrant(name) && inFields(unverified, name):
+			rows = append(rows, []string{name, "no", v1alpha1.ReasonNotVerified})
 		case slices.Contains(works, name):
 			rows = append(rows, []string{name, "yes", ""})
-		case slices.ContainsFunc(kinds.OtherGrants(o), func(field string) bool { return strings.HasSuffix(field, grantOf(name)) }):
+		case inFields(kinds.OtherGrants(o), name):
 			rows = append(rows, []string{name, "no", "granted to another installation"})
 		default:
 			rows = append(rows, []string{name, "no", "not granted"})

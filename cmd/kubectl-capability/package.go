@@ -152,6 +152,8 @@ func (tr *translator) top(node *yaml.Node) {
 			tr.parsed.pluginID = value.Value
 			if !pluginForm.MatchString(value.Value) || strings.HasSuffix(value.Value, ".config") {
 				tr.fault(value, "id", "%q is no plugin ID", value.Value)
+			} else if contract.ReadsAsInstallationID(value.Value) {
+				tr.fault(value, "id", "can't be a UUID: installation IDs are")
 			}
 		case key.Value == "version":
 			tr.parsed.version = value.Value

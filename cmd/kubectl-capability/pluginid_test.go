@@ -30,3 +30,20 @@ spec:
 		}
 	}
 }
+
+// So is who installs a package.
+func TestTranslate_PluginID(t *testing.T) {
+	for id, says := range map[string]string{
+		"kandev.standup":                       "",
+		"Standup":                              `manifest.yaml:1: id: "Standup" is no plugin ID`,
+		"3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77": "manifest.yaml:1: id: can't be a UUID",
+	} {
+		_, err := translate("manifest.yaml", []byte("id: "+id+"\nversion: '1'\n"), nil)
+		if says == "" && err == nil {
+			continue
+		}
+		if says == "" || err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", id, err, says)
+		}
+	}
+}

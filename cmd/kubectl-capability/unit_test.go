@@ -26,6 +26,7 @@ import (
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/controllers/kinds"
 )
 
 func newTool(in string) (*tool, *bytes.Buffer, *bytes.Buffer) {
@@ -569,6 +570,17 @@ func TestV1OfAnInstallation(t *testing.T) {
 	if lacks := lacksWriters(o); !slices.Equal(lacks, []v1alpha1.LegacyWriteResource{"messages", "interactions"}) {
 		t.Errorf("lacks %v", lacks)
 	}
+	notVerified(o, "spec.compatibility.legacyWriters[tasks]")
+	want[2] = []string{"api_write:tasks", "no", "NotVerified"}
+	if rows := legacyRows(o); !reflect.DeepEqual(rows, want) {
+		t.Errorf("not verified: %v", rows)
+	}
+	o.Generation++
+	want[2] = []string{"api_write:tasks", "no", "the Host has not looked at it yet"}
+	if rows := legacyRows(o); !reflect.DeepEqual(rows, want) {
+		t.Errorf("not looked at: %v", rows)
+	}
+	o.Generation--
 	o.Spec.Manifest.Legacy.APIWrite = []v1alpha1.LegacyWriteResource{"messages"}
 	if gone := keepDeclared(o); !slices.Equal(gone, []string{"legacy.write:tasks"}) || len(o.Spec.Compatibility.LegacyWriters) != 1 {
 		t.Errorf("gone %v, left %+v", gone, o.Spec.Compatibility.LegacyWriters)
@@ -578,6 +590,40 @@ func TestV1OfAnInstallation(t *testing.T) {
 		if row[1] != "no" || row[2] != "Suspended" {
 			t.Errorf("suspended: %v", row)
 		}
+	}
+}
+
+// notVerified says of an installation what the controllers do of grants that nobody has
+// checked.
+func notVerified(o *v1alpha1.PluginInstallation, fields ...string) {
+	o.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReviewRequired, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNotVerified,
+		Message: kinds.UnverifiedMessage(fields), ObservedGeneration: o.Generation,
+	}}
+}
+
+// Who writes a grant anew that nobody has checked widens, and who lets it stand doesn't.
+func TestAGrantThatNobodyCheckedIsNoneInADiff(t *testing.T) {
+	grant := v1alpha1.CompatibilityGrant{InstallationID: "3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77", ApprovedBy: "ada"}
+	live := &v1alpha1.PluginInstallation{}
+	live.UID, live.Status.InstallationID = "u", grant.InstallationID
+	live.Spec.Manifest.Legacy = &v1alpha1.LegacyManifest{APIWrite: []v1alpha1.LegacyWriteResource{"tasks", "messages"}}
+	live.Spec.Compatibility = &v1alpha1.Compatibility{
+		LegacyWriters:      []v1alpha1.LegacyWriter{{Resource: "tasks", CompatibilityGrant: grant}, {Resource: "messages", CompatibilityGrant: grant}},
+		ImplicitExpectNone: &grant,
+	}
+	notVerified(live, "spec.compatibility.legacyWriters[tasks]", "spec.compatibility.implicitExpectNone")
+	if got := worksByV1(live, kinds.UnverifiedGrants(live)); !slices.Equal(got, []string{"api_write:messages"}) {
+		t.Errorf("works %q", got)
+	}
+	next := live.DeepCopy()
+	next.Spec.Version = "2"
+	if got := stillUnverified(live, next); !slices.Equal(got, kinds.UnverifiedGrants(live)) || len(got) != 2 {
+		t.Errorf("as it stood: %q", got)
+	}
+	next.Spec.Compatibility.LegacyWriters[0].Reason = "written anew"
+	if got := stillUnverified(live, next); !slices.Equal(got, []string{"spec.compatibility.implicitExpectNone"}) {
+		t.Errorf("written anew: %q", got)
 	}
 }
 

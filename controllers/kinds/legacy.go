@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/authority"
@@ -87,6 +90,27 @@ func GrantsOf(o *v1alpha1.PluginInstallation) []authority.LegacyGrant {
 		add("spec.compatibility.implicitExpectNone", *granted.ImplicitExpectNone, authority.LegacyGrant{ImplicitExpectNone: true})
 	}
 	return grants
+}
+
+// How UnverifiedMessage lists fields, so that UnverifiedGrants finds them.
+const between, behind = " and ", ": "
+
+// UnverifiedMessage is what an installation says in ReviewRequired of the fields of
+// grants that count for nothing, since nobody has checked who wrote them.
+func UnverifiedMessage(fields []string) string {
+	return strings.Join(fields, between) + behind +
+		"nobody has checked who wrote this, for it came while the admission policies were not proven in force; it grants nothing, and never will; a human who wants that changes the entry, its reason for instance, once they are in force"
+}
+
+// UnverifiedGrants lists the fields that the controllers said so of, of this version
+// of the object.
+func UnverifiedGrants(o *v1alpha1.PluginInstallation) []string {
+	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReviewRequired)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNotVerified || c.ObservedGeneration != o.Generation {
+		return nil
+	}
+	fields, _, _ := strings.Cut(c.Message, behind)
+	return strings.Split(fields, between)
 }
 
 // GrantObject is the UID of the object that a grant of this ID is of.
