@@ -91,16 +91,20 @@ func (h *Hub) Open(ctx context.Context, installationID string, watch Watch) (*St
 		s.tick.Stop()
 		return nil, s.record(ctx, tooMany())
 	}
-	err := s.open(ctx)
-	if err == nil {
-		if h.config.Receipts.Append(ctx, s.receipt) == nil {
-			return s, nil
+	opened := false
+	defer func() {
+		if !opened { // whatever went wrong, its place is free
+			s.Close()
 		}
-		s.Close()
+	}()
+	if err := s.open(ctx); err != nil {
+		return nil, s.record(ctx, err)
+	}
+	if h.config.Receipts.Append(ctx, s.receipt) != nil {
 		return nil, admission.Unavailable()
 	}
-	s.Close()
-	return nil, s.record(ctx, err)
+	opened = true
+	return s, nil
 }
 
 func (w Watch) digest() string {

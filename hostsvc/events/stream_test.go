@@ -547,6 +547,23 @@ func TestStreamsAreBounded(t *testing.T) {
 	})
 }
 
+// The adapter outlives a panic: what it opened then takes no place for ever.
+func TestAPanicLeavesNoStreamBehind(t *testing.T) {
+	few := limits
+	few.Streams = 1
+	w := onSQLite(t).world(few)
+	w.seen.declare(alpha, "task.*")
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("nothing panics")
+			}
+		}()
+		_, _ = w.open(alpha, events.Watch{Proven: func(context.Context) error { panic("a mistake") }})
+	}()
+	w.watch(alpha, events.Watch{})
+}
+
 // Nobody is told what could not be recorded.
 func TestI4_NoStreamWithoutARecord(t *testing.T) {
 	w := onSQLite(t).world(limits)
