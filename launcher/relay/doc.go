@@ -13,6 +13,8 @@
 //   - A full queue drops nothing: it stops reading, and the Host ends a reader
 //     that is too slow, who comes back.
 //   - While no process of the plugin runs, no attempt is used up.
+//   - A stream without even a heartbeat for 35 s is opened again.
+//   - A place that can't be written for a while, as on a full disk, ends nothing.
 //   - An event is delivered once, however many declared patterns it matches.
 //   - occurred_at is when it happened, not when it was sent.
 //

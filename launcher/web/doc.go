@@ -23,6 +23,9 @@
 // workspace, and the user may act there, the platform has checked: the launcher
 // can't. It checks the shape that the action's scope demands.
 //
+// A query of any bytes reaches the plugin, those that are no UTF-8 as %XX. HEAD is
+// answered with 405: what is for GET isn't for it.
+//
 // Errors are {"error": "<text>"} with the shipped texts. What is different:
 // statuses 100 to 199 are no final answers over HTTP and count as invalid;
 // X-Kandev-Auth-Login is passed on to the platform alone, which makes the login.
