@@ -117,7 +117,7 @@ func (f *feed) installation(object client.Object, deleted bool) {
 		// Without a digest its vector equals no row's.
 		f.log.Error(err, "An installation can't be read", "installation", o.Name)
 	}
-	seen := view.Installation{Installation: installation, PluginID: o.Spec.PluginID, Generation: o.Generation}
+	seen := view.Installation{Installation: installation, PluginID: o.Spec.PluginID, Generation: o.Generation, Workload: o.Spec.Workload != nil}
 	if err == nil {
 		seen.Legacy = kinds.LegacyOf(o)
 	}

@@ -94,5 +94,6 @@ func (d directory) Registration(account identity.Account) (identity.Registration
 	return identity.Registration{
 		InstallationID: principal.InstallationID, InstallationName: principal.InstallationName, PluginID: principal.PluginID,
 		ServiceAccountUID: principal.ServiceAccountUID, Conflict: principal.Conflict,
+		WorkloadOf: principal.WorkloadOf, Unknown: principal.Unknown,
 	}, ok
 }

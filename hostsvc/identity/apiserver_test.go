@@ -65,12 +65,12 @@ type meddled struct {
 	frozen atomic.Bool
 }
 
-func (m *meddled) Look(ctx context.Context, account identity.Account) (identity.Sighting, error) {
+func (m *meddled) Look(ctx context.Context, account identity.Account, owned bool) (identity.Sighting, error) {
 	m.looks.Add(1)
 	if m.cut.Load() {
 		return identity.Sighting{}, errors.New("connection refused")
 	}
-	return m.Cluster.Look(ctx, account)
+	return m.Cluster.Look(ctx, account, owned)
 }
 
 func (m *meddled) Follow(ctx context.Context, account identity.Account, from identity.Sighting, gone func(string)) error {

@@ -86,7 +86,7 @@ type Authenticator struct {
 
 	tokens    *memory[tokenKey, *verified]
 	refused   *memory[tokenKey, string]
-	absent    *memory[podKey, struct{}]
+	absent    *memory[podKey, string]
 	asking    singleflight.Group
 	questions *places
 	refusals  *budget
@@ -115,6 +115,8 @@ func keyOf(token string) tokenKey {
 type podKey struct {
 	account               Account
 	accountUID, name, uid string
+	// workloadOf is the installation that it must belong to, "" for none.
+	workloadOf string
 }
 
 // verified is what the API server vouched for.
@@ -133,7 +135,7 @@ func NewAuthenticator(config Config) *Authenticator {
 		observer:  config.Observer,
 		tokens:    newMemory[tokenKey, *verified](maxTokens),
 		refused:   newMemory[tokenKey, string](maxRefusals),
-		absent:    newMemory[podKey, struct{}](maxRefusals),
+		absent:    newMemory[podKey, string](maxRefusals),
 		questions: newPlaces(maxQuestions, maxQuestionsOfOne),
 		refusals:  newBudget(maxRefused),
 		looking:   make(chan struct{}, maxLooks),
@@ -165,7 +167,7 @@ func (a *Authenticator) Refuses(bearer string) error {
 	if _, ok := a.tokens.get(key, now); ok {
 		return nil
 	}
-	said, err := a.claims(key, bearer, now)
+	said, _, err := a.claims(key, bearer, now)
 	if err == nil && !a.refusals.left(said.account, now) {
 		err = unavailable(CauseCrowded, errFlooded)
 	}
@@ -189,7 +191,7 @@ func (a *Authenticator) authenticate(ctx context.Context, bearer string) (Princi
 	if err != nil {
 		return Principal{}, err
 	}
-	if err := a.checkPrincipal(ctx, token.account, token.accountUID, token.podName, token.podUID, now); err != nil {
+	if err := a.checkPrincipal(ctx, podKey{token.account, token.accountUID, token.podName, token.podUID, registration.WorkloadOf}, now); err != nil {
 		return Principal{}, err
 	}
 	return Principal{
@@ -218,48 +220,55 @@ func (a *Authenticator) registered(account Account, uid string) (Registration, e
 
 var errUnsynced = errors.New("the installations have not all been seen")
 
-// noPrincipal is one text: which of the two is gone is for whoever reads the
-// cluster.
-const noPrincipal = "the pod or its ServiceAccount does not exist, or is being deleted"
+const (
+	// noPrincipal is one text: which of the two is gone is for whoever reads the
+	// cluster.
+	noPrincipal    = "the pod or its ServiceAccount does not exist, or is being deleted"
+	notTheWorkload = "the pod is none that the installation's workload runs"
+)
 
-// checkPrincipal refuses unless the pod of this UID runs under the
-// ServiceAccount of this UID. What was seen lets a call in while it is young
-// enough; what it does not show is looked for once more, since the pod may be
-// newer. Only "not there" is remembered: a UID never comes back.
-func (a *Authenticator) checkPrincipal(ctx context.Context, account Account, accountUID, podName, podUID string, now time.Time) error {
-	st := a.standing(account)
+// checkPrincipal refuses unless the pod of this UID runs under the ServiceAccount of
+// this UID, and belongs to the installation whose workload it must be. What was seen
+// lets a call in while it is young enough; what it does not show is looked for once
+// more, since the pod may be newer. Only "not there" is remembered: a UID never comes
+// back, and what controls a pod is there before it.
+func (a *Authenticator) checkPrincipal(ctx context.Context, pod podKey, now time.Time) error {
+	st := a.standing(pod.account)
+	st.owned.Store(pod.workloadOf != "")
 	s, err := a.current(ctx, st, now)
 	if err != nil {
 		return err
 	}
-	ok, final := s.proves(accountUID, podName, podUID)
-	if ok {
+	why, final := s.proves(pod.accountUID, pod.name, pod.uid, pod.workloadOf)
+	if why == "" {
 		return nil
 	}
-	key := podKey{account, accountUID, podName, podUID}
-	if _, absent := a.absent.get(key, now); final || absent {
-		return refuse(CausePrincipal, noPrincipal)
+	if absent, ok := a.absent.get(pod, now); ok || final {
+		if ok {
+			why = absent
+		}
+		return refuse(CausePrincipal, why)
 	}
 	if s, err = a.look(ctx, st, now); err != nil {
 		return err
 	}
-	if ok, _ = s.proves(accountUID, podName, podUID); ok {
+	if why, _ = s.proves(pod.accountUID, pod.name, pod.uid, pod.workloadOf); why == "" {
 		return nil
 	}
 	now = a.now()
-	a.absent.put(key, struct{}{}, now, now.Add(refusalMemory))
-	return refuse(CausePrincipal, noPrincipal)
+	a.absent.put(pod, why, now, now.Add(refusalMemory))
+	return refuse(CausePrincipal, why)
 }
 
 // verify asks the API server about a token that is not in memory. What the
 // token says of itself must hold first, so that only a token of a registered
 // ServiceAccount with a running pod costs a review.
 func (a *Authenticator) verify(ctx context.Context, key tokenKey, bearer string, now time.Time) (*verified, error) {
-	said, err := a.claims(key, bearer, now)
+	said, registration, err := a.claims(key, bearer, now)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.checkPrincipal(ctx, said.account, said.accountUID, said.podName, said.podUID, now); err != nil {
+	if err := a.checkPrincipal(ctx, podKey{said.account, said.accountUID, said.podName, said.podUID, registration.WorkloadOf}, now); err != nil {
 		return nil, err
 	}
 	if !a.refusals.left(said.account, now) {
@@ -268,21 +277,21 @@ func (a *Authenticator) verify(ctx context.Context, key tokenKey, bearer string,
 	return a.ask(ctx, key, bearer, said)
 }
 
-// claims returns what a token that is not in memory says of itself, unless that is
-// refused already.
-func (a *Authenticator) claims(key tokenKey, bearer string, now time.Time) (claims, error) {
+// claims returns what a token that is not in memory says of itself, and the
+// registration of its ServiceAccount, unless it is refused already.
+func (a *Authenticator) claims(key tokenKey, bearer string, now time.Time) (claims, Registration, error) {
 	said, err := parseClaims(bearer)
 	if err != nil {
-		return claims{}, &failure{CauseShape, ErrUnauthenticated, err}
+		return claims{}, Registration{}, &failure{CauseShape, ErrUnauthenticated, err}
 	}
 	if !now.Before(said.expires) {
-		return claims{}, refuse(CauseExpired, "the token has expired")
+		return claims{}, Registration{}, refuse(CauseExpired, "the token has expired")
 	}
 	if why, ok := a.refused.get(key, now); ok {
-		return claims{}, refuse(CauseReview, why)
+		return claims{}, Registration{}, refuse(CauseReview, why)
 	}
-	_, err = a.registered(said.account, said.accountUID)
-	return said, err
+	registration, err := a.registered(said.account, said.accountUID)
+	return said, registration, err
 }
 
 // ask puts the question about a token to the API server, together with everyone

@@ -125,9 +125,9 @@ type hung struct {
 	release chan struct{}
 }
 
-func (h *hung) Look(ctx context.Context, account identity.Account) (identity.Sighting, error) {
+func (h *hung) Look(ctx context.Context, account identity.Account, owned bool) (identity.Sighting, error) {
 	if !h.on.Load() {
-		return h.Cluster.Look(ctx, account)
+		return h.Cluster.Look(ctx, account, owned)
 	}
 	h.asked <- struct{}{}
 	<-h.release
@@ -200,8 +200,8 @@ type slow struct {
 	read, use chan struct{}
 }
 
-func (s *slow) Look(ctx context.Context, account identity.Account) (identity.Sighting, error) {
-	sighting, err := s.Cluster.Look(ctx, account)
+func (s *slow) Look(ctx context.Context, account identity.Account, owned bool) (identity.Sighting, error) {
+	sighting, err := s.Cluster.Look(ctx, account, owned)
 	if s.hold.CompareAndSwap(true, false) {
 		close(s.read)
 		<-s.use
@@ -405,7 +405,7 @@ func TestUserAsk100_OnlyPluginsPodsAreRead(t *testing.T) {
 	}
 	cluster, err := identity.NewKubeCluster(w.config)
 	must(t, err)
-	got, err := cluster.Look(t.Context(), identity.Account{Namespace: w.namespace, Name: "plugin"})
+	got, err := cluster.Look(t.Context(), identity.Account{Namespace: w.namespace, Name: "plugin"}, false)
 	must(t, err)
 	want := map[string]identity.Pod{"plugin-0": {UID: string(w.pod.UID)}}
 	if len(got.Pods) != 1 || got.Pods["plugin-0"] != want["plugin-0"] || got.AccountUID != string(w.account.UID) {

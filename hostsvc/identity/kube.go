@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/metadata"
@@ -92,8 +93,8 @@ func only(values authenticationv1.ExtraValue) string {
 
 // KubeCluster reads and follows the metadata of plugins' pods and
 // ServiceAccounts, and of no others: its cost follows the plugins, not the
-// cluster. Its identity needs `get` on ServiceAccounts, and `list` and `watch`
-// on pods.
+// cluster. Its identity needs `get` on ServiceAccounts, `list` and `watch` on pods,
+// and where the controllers run plugins `get` on ReplicaSets and Deployments.
 type KubeCluster struct {
 	objects metadata.Interface
 }
@@ -113,9 +114,9 @@ func (c *KubeCluster) pods(account Account) (metadata.ResourceInterface, metav1.
 }
 
 // Look implements Cluster. The ServiceAccount is read first: the pods that come
-// with it are then no older.
-func (c *KubeCluster) Look(ctx context.Context, account Account) (Sighting, error) {
-	var s Sighting
+// with it are then no older. What owns the pods is read after them.
+func (c *KubeCluster) Look(ctx context.Context, account Account, owned bool) (Sighting, error) {
+	s := Sighting{Owned: owned}
 	serviceAccount, err := c.objects.Resource(corev1.SchemeGroupVersion.WithResource("serviceaccounts")).
 		Namespace(account.Namespace).Get(ctx, account.Name, metav1.GetOptions{})
 	switch {
@@ -131,9 +132,18 @@ func (c *KubeCluster) Look(ctx context.Context, account Account) (Sighting, erro
 		return s, fmt.Errorf("list the pods of ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
 	s.Version, s.Pods = list.ResourceVersion, make(map[string]Pod, len(list.Items))
+	of := owners{known: map[controller]string{}, get: func(ctx context.Context, resource schema.GroupVersionResource, name string) (*metav1.PartialObjectMetadata, error) {
+		return c.objects.Resource(resource).Namespace(account.Namespace).Get(ctx, name, metav1.GetOptions{})
+	}}
 	for i := range list.Items {
 		pod := &list.Items[i]
-		s.Pods[pod.Name] = Pod{UID: string(pod.UID), Deleting: pod.DeletionTimestamp != nil}
+		seen := Pod{UID: string(pod.UID), Deleting: pod.DeletionTimestamp != nil}
+		if owned && !seen.Deleting {
+			if seen.Installation, err = of.installation(ctx, pod); err != nil {
+				return s, fmt.Errorf("find what runs pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			}
+		}
+		s.Pods[pod.Name] = seen
 	}
 	return s, nil
 }

@@ -35,9 +35,9 @@ type Review struct {
 // Cluster knows what stands behind a ServiceAccount.
 type Cluster interface {
 	// Look reads the ServiceAccount and its pods past every cache: what it
-	// returns was so at some moment after the call. An error means that the API
-	// server gave no answer.
-	Look(ctx context.Context, account Account) (Sighting, error)
+	// returns was so at some moment after the call. owned asks for the installations
+	// of the pods too. An error means that the API server gave no answer.
+	Look(ctx context.Context, account Account, owned bool) (Sighting, error)
 	// Follow tells gone the UID of each pod of the account that is deleted, or
 	// begins to be, after the sighting. It returns when the watch or ctx ends.
 	// It may be late, or silent: it makes denial prompt, and nothing is allowed
@@ -52,6 +52,8 @@ type Sighting struct {
 	AccountUID string
 	// Pods are by name.
 	Pods map[string]Pod
+	// Owned: the pods come with their installations.
+	Owned bool
 	// Version is what Follow starts from.
 	Version string
 }
@@ -61,6 +63,9 @@ type Pod struct {
 	UID string
 	// Deleting: it has a deletion timestamp.
 	Deleting bool
+	// Installation is the UID of the installation object that the pod's controllers
+	// lead to, "" for none.
+	Installation string
 }
 
 // Directory knows which installation a ServiceAccount was registered for.
@@ -79,6 +84,10 @@ type Registration struct {
 	// ServiceAccountUID is the pinned one, "" while none is pinned: then no
 	// token is accepted.
 	ServiceAccountUID string
+	// WorkloadOf is the UID of the installation's object if the controllers run its
+	// plugin: then only pods that belong to it are the plugin's. "" means that somebody
+	// else runs it, and any pod under the ServiceAccount is.
+	WorkloadOf string
 	// Conflict: another installation names the same ServiceAccount. Neither is
 	// derived from it.
 	Conflict bool

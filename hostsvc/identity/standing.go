@@ -36,6 +36,8 @@ type standing struct {
 	// called is when a call last asked, as the time since the Authenticator was
 	// made.
 	called atomic.Int64
+	// owned: looks are to tell which installation the pods belong to.
+	owned atomic.Bool
 
 	mu     sync.Mutex
 	flight *flight
@@ -52,13 +54,26 @@ type seen struct {
 	Sighting
 }
 
-// proves tells whether the pod of this UID runs under the ServiceAccount of
-// this UID; final, that it never will again.
-func (s *seen) proves(accountUID, podName, podUID string) (ok, final bool) {
+// proves says why the pod of this UID doesn't run under the ServiceAccount of this UID,
+// for the installation of the UID workloadOf unless that is ""; "" when it does. final
+// tells that it never will again.
+func (s *seen) proves(accountUID, podName, podUID, workloadOf string) (why string, final bool) {
 	pod, found := s.Pods[podName]
-	same := found && pod.UID == podUID
-	return same && !pod.Deleting && s.AccountUID == accountUID, same && pod.Deleting
+	switch {
+	case !found || pod.UID != podUID:
+		return noPrincipal, false
+	case pod.Deleting:
+		return noPrincipal, true
+	case s.AccountUID != accountUID:
+		return noPrincipal, false
+	case workloadOf != "" && pod.Installation != workloadOf:
+		return notTheWorkload, false
+	}
+	return "", false
 }
+
+// answers tells whether a sighting has what the calls of an account ask for.
+func (st *standing) answers(s *seen) bool { return s != nil && (s.Owned || !st.owned.Load()) }
 
 // flight is a look on its way.
 type flight struct {
@@ -101,7 +116,7 @@ func (a *Authenticator) retire(st *standing) {
 // current returns a sighting that is young enough, from memory if there is one.
 func (a *Authenticator) current(ctx context.Context, st *standing, now time.Time) (*seen, error) {
 	st.called.Store(int64(now.Sub(a.made)))
-	if s := st.seen.Load(); s != nil && now.Sub(s.begun) < maxSightingAge {
+	if s := st.seen.Load(); st.answers(s) && now.Sub(s.begun) < maxSightingAge {
 		return s, nil
 	}
 	return a.look(ctx, st, now.Add(-maxSightingAge))
@@ -123,7 +138,7 @@ func (a *Authenticator) look(ctx context.Context, st *standing, notBefore time.T
 		switch {
 		case f.err != nil:
 			return nil, f.err
-		case !f.seen.begun.Before(notBefore):
+		case st.answers(f.seen) && !f.seen.begun.Before(notBefore):
 			return f.seen, nil
 		}
 	}
@@ -134,7 +149,7 @@ func (a *Authenticator) look(ctx context.Context, st *standing, notBefore time.T
 func (a *Authenticator) join(ctx context.Context, st *standing, notBefore time.Time) (*flight, *seen, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if s := st.seen.Load(); s != nil && !s.begun.Before(notBefore) {
+	if s := st.seen.Load(); st.answers(s) && !s.begun.Before(notBefore) {
 		return nil, s, nil
 	}
 	now := a.now()
@@ -167,7 +182,7 @@ func (a *Authenticator) fly(ctx context.Context, st *standing, f *flight, pause 
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	begun := a.now()
-	sighting, err := a.cluster.Look(ctx, st.account)
+	sighting, err := a.cluster.Look(ctx, st.account, st.owned.Load())
 	took := a.now().Sub(begun)
 	a.observer.Looked(err == nil, took)
 	st.mu.Lock()

@@ -128,7 +128,7 @@ func (i *issuer) Review(_ context.Context, token, audience string) (identity.Rev
 type objects struct{}
 
 // Look implements identity.Cluster.
-func (objects) Look(_ context.Context, account identity.Account) (identity.Sighting, error) {
+func (objects) Look(_ context.Context, account identity.Account, _ bool) (identity.Sighting, error) {
 	for _, p := range []plugin{approved, stranger} {
 		if (account == identity.Account{Namespace: p.namespace, Name: p.account}) {
 			return identity.Sighting{AccountUID: p.accountUID, Pods: map[string]identity.Pod{p.pod: {UID: p.podUID}}}, nil

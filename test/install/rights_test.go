@@ -89,6 +89,7 @@ func (c cluster) rights(t *testing.T) {
 		rightsOf([]string{"configmaps", approvals}, "create"))
 	managerAtPlugin := slices.Concat(managerEverywhere,
 		rightsOf([]string{"deployments.apps", "networkpolicies.networking.k8s.io"}, "create", "delete", "patch", "update"),
+		rightsOf([]string{"replicasets.apps"}, "get"),
 		rightsOf([]string{"configmaps"}, "create", "delete", "get", "patch", "update"))
 	write := []string{"create", "delete", "get", "list", "patch", "update", "watch"}
 	read := []string{"get", "list", "watch"}

@@ -11,6 +11,9 @@ type Principal struct {
 	// ServiceAccountUID is the pinned one, "" while none is pinned: a token of
 	// any other is not the plugin's.
 	ServiceAccountUID string
+	// WorkloadOf is the UID of the installation's object if the controllers run its
+	// plugin, "" if somebody else does.
+	WorkloadOf string
 	// Conflict: more than one installation claims the ServiceAccount, or it is
 	// in a workspace's namespace. Nobody is authenticated by it.
 	Conflict bool
@@ -43,6 +46,9 @@ func (v *View) renewPrincipals() {
 			InstallationID: installation.ID, InstallationName: installation.Name, PluginID: installation.PluginID,
 			ServiceAccountUID: installation.ServiceAccountUID,
 			Conflict:          v.namespaces[claimed.namespace].WorkspaceID != "",
+		}
+		if installation.Workload {
+			principal.WorkloadOf = installation.UID
 		}
 		if _, taken := principals[claimed]; taken {
 			principal = Principal{Conflict: true}

@@ -42,11 +42,13 @@ type Installation struct {
 	PluginID string
 	// Generation is that of the object.
 	Generation int64
-	Legacy     authority.LegacyTerms
+	// Workload: the controllers run the plugin.
+	Workload bool
+	Legacy   authority.LegacyTerms
 }
 
 func (i Installation) equal(other Installation) bool {
-	return i.Installation == other.Installation && i.PluginID == other.PluginID && i.Generation == other.Generation &&
+	return i.Installation == other.Installation && i.PluginID == other.PluginID && i.Generation == other.Generation && i.Workload == other.Workload &&
 		i.Legacy.Equal(other.Legacy)
 }
 
