@@ -74,3 +74,57 @@ func (o Object) With(key string, value any) Object {
 	changed[key] = value
 	return changed
 }
+
+// Size is how many bytes the names and texts of the object have at any depth, and a few for
+// each value: about what it takes on the wire.
+func (o Object) Size() int { return sizeOf(map[string]any(o)) }
+
+func sizeOf(value any) int {
+	const perValue = 8
+	n := perValue
+	switch v := value.(type) {
+	case string:
+		n += len(v)
+	case Object:
+		return sizeOf(map[string]any(v))
+	case map[string]any:
+		for name, member := range v {
+			n += len(name) + sizeOf(member)
+		}
+	case []any:
+		for _, item := range v {
+			n += sizeOf(item)
+		}
+	}
+	return n
+}
+
+// MaxDepth is how many objects and lists of an Object that plugins read may stand in
+// each other, itself included. Readers of most languages refuse a message with more
+// than 100 in each other, of which an object is three.
+const MaxDepth = 32
+
+// Deeper tells whether more than most objects and lists stand in each other.
+func (o Object) Deeper(most int) bool { return deeper(map[string]any(o), most) }
+
+func deeper(value any, most int) bool {
+	switch v := value.(type) {
+	case Object:
+		return deeper(map[string]any(v), most)
+	case map[string]any:
+		for _, member := range v {
+			if deeper(member, most-1) {
+				return true
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if deeper(item, most-1) {
+				return true
+			}
+		}
+	default:
+		return false
+	}
+	return most < 1
+}

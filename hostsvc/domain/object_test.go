@@ -27,3 +27,33 @@ func TestObject(t *testing.T) {
 		t.Error("with")
 	}
 }
+
+func TestObject_depth(t *testing.T) {
+	for _, c := range []struct {
+		object Object
+		depth  int
+	}{
+		{nil, 1},
+		{Object{"a": 1.0, "b": "x", "c": nil}, 1},
+		{Object{"a": []any{}}, 2},
+		{Object{"a": map[string]any{}, "b": []any{1.0, map[string]any{"c": Object{}}}}, 4},
+	} {
+		if c.object.Deeper(c.depth) || !c.object.Deeper(c.depth-1) {
+			t.Errorf("%v isn't %d deep", c.object, c.depth)
+		}
+	}
+}
+
+func TestObject_size(t *testing.T) {
+	small := Object{"a": 1.0, "b": []any{true, nil}}.Size()
+	for _, larger := range []Object{
+		{"a": "1234567890", "b": []any{true, nil}},
+		{"a": 1.0, "b": []any{true, nil, "1234567890"}},
+		{"a": 1.0, "b": []any{true, map[string]any{"1234567890": nil}}},
+		{"a": Object{"1234567890": 1.0}, "b": []any{true, nil}},
+	} {
+		if got := larger.Size(); got < small+10 || got > small+30 {
+			t.Errorf("%v: %d, which is not 10 bytes of text more than %d", larger, got, small)
+		}
+	}
+}

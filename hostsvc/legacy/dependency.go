@@ -138,6 +138,18 @@ func (g graph) tasks(ids []string) (tasks []domain.Task) {
 	return tasks
 }
 
+// sizeOfView is sizeOfTask with what the task depends on.
+func sizeOfView(v *TaskView) int {
+	const others = 128
+	n := sizeOfTask(&v.Task)
+	for _, list := range [][]DependencyRef{v.DependsOn, v.Blocks} {
+		for _, ref := range list {
+			n += others + len(ref.Title)
+		}
+	}
+	return n
+}
+
 func refs(tasks []domain.Task, status bool) (shown []DependencyRef, cutOff bool) {
 	for _, t := range tasks[:min(len(tasks), maxDependencyRefs)] {
 		ref := DependencyRef{ID: t.ID, Title: t.Title, State: t.State}

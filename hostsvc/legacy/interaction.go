@@ -37,14 +37,31 @@ func (h *Host) ListPendingInteractions(ctx context.Context, _ Caller, filter Int
 	}
 	w := page.window()
 	err = h.Store.Read(ctx, func(s Snapshot) error {
-		pending, err = s.AllPending(filter, w.offset, w.limit+1)
+		pending, info, err = paged(w, sizeOfInteraction, func(offset, limit int) ([]domain.Interaction, error) {
+			return s.AllPending(filter, offset, limit)
+		})
 		return err
 	})
 	if err != nil {
 		return nil, PageInfo{}, fmt.Errorf("list pending interactions: %w", err)
 	}
-	pending, info = cut(pending, w)
 	return pending, info, nil
+}
+
+// sizeOfInteraction counts what an agent wrote.
+func sizeOfInteraction(i *domain.Interaction) int {
+	n := contract.MaxIdentifierBytes + len(i.Title) + len(i.Context) + sizeOfOptions(i.Options)
+	for _, q := range i.Questions {
+		n += len(q.ID) + len(q.Title) + len(q.Prompt) + sizeOfOptions(q.Options)
+	}
+	return n
+}
+
+func sizeOfOptions(options []domain.InteractionOption) (n int) {
+	for _, o := range options {
+		n += len(o.ID) + len(o.Label) + len(o.Kind) + len(o.Description)
+	}
+	return n
 }
 
 // GetInteraction reads one interaction, terminal ones included, so that whoever missed

@@ -58,18 +58,21 @@ func (h *Host) ListMessages(ctx context.Context, _ Caller, filter MessageFilter,
 	}
 	w := page.window()
 	err = h.Store.Read(ctx, func(s Snapshot) error {
-		messages, err = s.AllMessages(within, w.offset, w.limit+1)
+		messages, info, err = paged(w, sizeOfMessage, func(offset, limit int) ([]domain.Message, error) {
+			return s.AllMessages(within, offset, limit)
+		})
 		return err
 	})
 	if err != nil {
 		return nil, PageInfo{}, fmt.Errorf("list messages: %w", err)
 	}
-	messages, info = cut(messages, w)
 	for i := range messages {
 		messages[i].Content, messages[i].MarkupBefore = messages[i].Visible(), ""
 	}
 	return messages, info, nil
 }
+
+func sizeOfMessage(m *domain.Message) int { return contract.MaxIdentifierBytes + len(m.Content) }
 
 func (f MessageFilter) read() (MessageRange, *Failure) {
 	if n := len(f.SessionIDs) + len(f.TaskIDs) + len(f.Types); n > contract.MaxFilterValues {

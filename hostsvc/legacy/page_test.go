@@ -37,7 +37,7 @@ func TestPaging(t *testing.T) {
 		{[]int{1, 2}, 2, PageInfo{}},
 		{[]int{1, 2, 3}, 2, PageInfo{HasMore: true, NextCursor: "12"}},
 	} {
-		shown, info := cut(slices.Clone(c.items), window{10, 2})
+		shown, info := cut(slices.Clone(c.items), window{10, 2}, func(*int) int { return 1 })
 		if len(shown) != c.shown || info != c.info {
 			t.Errorf("%v: %v, %+v", c.items, shown, info)
 		}

@@ -16,14 +16,14 @@ type ProfileSnapshot interface {
 
 // ListAgentProfiles lists the agent profiles of the instance.
 func (h *Host) ListAgentProfiles(ctx context.Context, _ Caller, page Page) ([]domain.AgentProfile, PageInfo, error) {
-	return listed(ctx, h, "list agent profiles", page.window(), func(s Snapshot, offset, limit int) ([]domain.AgentProfile, error) {
+	return listed(ctx, h, "list agent profiles", page.window(), small[domain.AgentProfile], func(s Snapshot, offset, limit int) ([]domain.AgentProfile, error) {
 		return s.AgentProfiles(offset, limit)
 	})
 }
 
 // ListExecutorProfiles lists the executor profiles of the instance.
 func (h *Host) ListExecutorProfiles(ctx context.Context, _ Caller, page Page) ([]domain.ExecutorProfile, PageInfo, error) {
-	return listed(ctx, h, "list executor profiles", page.window(), func(s Snapshot, offset, limit int) ([]domain.ExecutorProfile, error) {
+	return listed(ctx, h, "list executor profiles", page.window(), small[domain.ExecutorProfile], func(s Snapshot, offset, limit int) ([]domain.ExecutorProfile, error) {
 		return s.ExecutorProfiles(offset, limit)
 	})
 }

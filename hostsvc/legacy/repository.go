@@ -24,7 +24,7 @@ type RepositoryTx interface {
 // ListRepositories lists the repositories of a workspace. Of a repository's address
 // only PublicRemoteURL may be shown.
 func (h *Host) ListRepositories(ctx context.Context, _ Caller, workspaceID string, page Page) ([]domain.Repository, PageInfo, error) {
-	return listed(ctx, h, "list repositories", page.window(), func(s Snapshot, offset, limit int) ([]domain.Repository, error) {
+	return listed(ctx, h, "list repositories", page.window(), small[domain.Repository], func(s Snapshot, offset, limit int) ([]domain.Repository, error) {
 		return s.Repositories(workspaceID, offset, limit)
 	})
 }

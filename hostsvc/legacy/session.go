@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/domain"
 )
 
@@ -51,10 +52,12 @@ func sessionPage(s Snapshot, filter SessionFilter, page Page) ([]domain.Session,
 		return nil, PageInfo{}, fail(InvalidArgument, "session filter has %d task/workspace/state values, max %d", n, maxSessionValues)
 	}
 	w := page.window()
-	sessions, err := s.AllSessions(filter, w.offset, w.limit+1)
-	if err != nil {
-		return nil, PageInfo{}, err
-	}
-	sessions, info := cut(sessions, w)
-	return sessions, info, nil
+	return paged(w, sizeOfSession, func(offset, limit int) ([]domain.Session, error) {
+		return s.AllSessions(filter, offset, limit)
+	})
+}
+
+// sizeOfSession counts what an agent and its profile say of themselves.
+func sizeOfSession(s *domain.Session) int {
+	return contract.MaxIdentifierBytes + len(s.AgentDisplayName()) + len(s.AgentProfileName()) + len(s.Model()) + len(s.ACPSessionID())
 }

@@ -78,13 +78,20 @@ func (h *Host) ListTasks(ctx context.Context, caller Caller, filter TaskFilter, 
 	}
 	w := page.window()
 	err = h.Store.Read(ctx, func(s Snapshot) error {
-		found, err := s.AllTasks(filter, w.offset, w.limit+1)
+		found, whole, err := paged(w, sizeOfTask, func(offset, limit int) ([]domain.Task, error) {
+			return s.AllTasks(filter, offset, limit)
+		})
 		if err != nil {
 			return err
 		}
-		found, info = cut(found, w)
-		tasks, err = views(s, caller, found)
-		return err
+		if tasks, err = views(s, caller, found); err != nil {
+			return err
+		}
+		// What tasks depend on can be more than they are.
+		if tasks, info = cut(tasks, w, sizeOfView); !info.HasMore {
+			info = whole
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, PageInfo{}, fmt.Errorf("list tasks: %w", err)
@@ -111,6 +118,21 @@ func (h *Host) GetTask(ctx context.Context, caller Caller, id string) (TaskView,
 		return TaskView{}, fmt.Errorf("read the task: %w", err)
 	}
 	return view, nil
+}
+
+// sizeOfTask counts what people and plugins wrote. The text of a member of metadata
+// takes about as much on the wire as in JSON.
+func sizeOfTask(t *domain.Task) int {
+	const others, perLabel, perPullRequest = 2 << 10, 64, 512
+	n := others + len(t.Title) + len(t.Description) + t.Metadata.Size()
+	for _, label := range t.Labels {
+		n += perLabel + len(label)
+	}
+	for i := range t.PullRequests {
+		p := &t.PullRequests[i]
+		n += perPullRequest + len(p.URL) + len(p.Title) + len(p.HeadBranch) + len(p.BaseBranch) + len(p.AuthorLogin)
+	}
+	return n
 }
 
 // findTask finds a task by its ID alone. An ID that several workspaces have, which
@@ -181,6 +203,9 @@ func (n NewTask) check(caller Caller) (domain.Object, error) {
 	metadata, err := domain.PluginMetadata(caller.source(), n.Metadata)
 	if err != nil {
 		return nil, err
+	}
+	if metadata.Deeper(domain.MaxDepth) { // with the source's own name around it
+		return nil, fail(InvalidArgument, "metadata has more than %d objects and lists in each other", domain.MaxDepth-1)
 	}
 	if failure := checkPriority(n.Priority, true); failure != nil {
 		return nil, failure

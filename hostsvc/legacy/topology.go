@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/domain"
 )
 
@@ -21,14 +22,14 @@ type TopologySnapshot interface {
 
 // ListWorkspaces lists the workspaces of the instance.
 func (h *Host) ListWorkspaces(ctx context.Context, _ Caller, page Page) ([]domain.Workspace, PageInfo, error) {
-	return listed(ctx, h, "list workspaces", page.window(), func(s Snapshot, offset, limit int) ([]domain.Workspace, error) {
+	return listed(ctx, h, "list workspaces", page.window(), sizeOfWorkspace, func(s Snapshot, offset, limit int) ([]domain.Workspace, error) {
 		return s.AllWorkspaces(offset, limit)
 	})
 }
 
 // ListWorkflows lists the workflows of a workspace that aren't hidden.
 func (h *Host) ListWorkflows(ctx context.Context, _ Caller, workspaceID string, page Page) ([]domain.Workflow, PageInfo, error) {
-	return listed(ctx, h, "list workflows", page.window(), func(s Snapshot, offset, limit int) ([]domain.Workflow, error) {
+	return listed(ctx, h, "list workflows", page.window(), sizeOfWorkflow, func(s Snapshot, offset, limit int) ([]domain.Workflow, error) {
 		return s.VisibleWorkflows(workspaceID, offset, limit)
 	})
 }
@@ -46,14 +47,20 @@ func (h *Host) ListWorkflowSteps(ctx context.Context, _ Caller, workflowID strin
 }
 
 // listed reads one page of a list.
-func listed[T any](ctx context.Context, h *Host, doing string, w window, list func(s Snapshot, offset, limit int) ([]T, error)) (items []T, info PageInfo, err error) {
+func listed[T any](ctx context.Context, h *Host, doing string, w window, size func(*T) int, list func(s Snapshot, offset, limit int) ([]T, error)) (items []T, info PageInfo, err error) {
 	err = h.Store.Read(ctx, func(s Snapshot) error {
-		items, err = list(s, w.offset, w.limit+1)
+		items, info, err = paged(w, size, func(offset, limit int) ([]T, error) { return list(s, offset, limit) })
 		return err
 	})
 	if err != nil {
 		return nil, PageInfo{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	items, info = cut(items, w)
 	return items, info, nil
 }
+
+func sizeOfWorkspace(w *domain.Workspace) int { return len(w.Name) + len(w.Description) }
+
+func sizeOfWorkflow(w *domain.Workflow) int { return len(w.Name) + len(w.Description) }
+
+// small is the size of items whose texts are names and IDs alone.
+func small[T any](*T) int { return contract.MaxIdentifierBytes }

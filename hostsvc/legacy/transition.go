@@ -30,7 +30,7 @@ func (h *Host) ListTaskStepTransitions(ctx context.Context, _ Caller, taskID str
 	if failure != nil {
 		return nil, PageInfo{}, failure
 	}
-	return listed(ctx, h, "list step transitions", w, func(s Snapshot, offset, limit int) ([]domain.StepTransition, error) {
+	return listed(ctx, h, "list step transitions", w, small[domain.StepTransition], func(s Snapshot, offset, limit int) ([]domain.StepTransition, error) {
 		return s.StepTransitions(taskID, offset, limit)
 	})
 }
@@ -41,7 +41,7 @@ func (h *Host) ListWorkflowTransitionGroups(ctx context.Context, _ Caller, workf
 	if failure != nil {
 		return nil, PageInfo{}, failure
 	}
-	return listed(ctx, h, "count workflow transitions", w, func(s Snapshot, offset, limit int) ([]TransitionGroup, error) {
+	return listed(ctx, h, "count workflow transitions", w, small[TransitionGroup], func(s Snapshot, offset, limit int) ([]TransitionGroup, error) {
 		return s.TransitionGroups(workflowID, offset, limit)
 	})
 }

@@ -93,17 +93,24 @@ func (h *Host) DeletePluginOwnedTaskTree(ctx context.Context, caller Caller, roo
 			return err
 		}
 		var freed []string
+		var waits []board.Wait
 		for i, task := range tasks {
 			if i > 0 {
 				if err := tx.FollowUp(); err != nil {
 					return fmt.Errorf("go on to task %s: %w", task.ID, err)
 				}
 			}
-			if err := h.remove(tx, caller, task); err != nil {
+			held, err := h.remove(tx, caller, task)
+			if err != nil {
 				return fmt.Errorf("delete task %s: %w", task.ID, err)
 			}
+			waits = append(waits, held...)
 			deleted = append(deleted, task.ID)
 			freed = append(freed, board.Freed(task, domain.Task{})...)
+		}
+		// Before tasks are promoted, which changes them.
+		if err := board.Released(tx, waits, deleted, h.mover(caller)); err != nil {
+			return fmt.Errorf("tell who waited: %w", err)
 		}
 		slices.Sort(freed)
 		return board.Promote(tx, slices.Compact(freed), h.mover(caller))
@@ -121,29 +128,33 @@ func wrapped(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// remove deletes one task with all that belongs to it.
-func (h *Host) remove(tx Tx, caller Caller, task domain.Task) error {
+// remove deletes one task with all that belongs to it, and returns whom it kept
+// waiting.
+func (h *Host) remove(tx Tx, caller Caller, task domain.Task) (waits []board.Wait, err error) {
 	if err := tx.DeleteSessions(task.ID); err != nil {
-		return fmt.Errorf("delete its sessions: %w", err)
+		return nil, fmt.Errorf("delete its sessions: %w", err)
 	}
 	edges, err := tx.Relations([]string{task.ID})
 	if err != nil {
-		return fmt.Errorf("read its relations: %w", err)
+		return nil, fmt.Errorf("read its relations: %w", err)
+	}
+	edges = slices.DeleteFunc(edges, func(e domain.TaskRelation) bool { return e.Kind != domain.RelationDependency }) // the child's own
+	if slices.ContainsFunc(edges, func(e domain.TaskRelation) bool { return e.SourceTaskID == task.ID }) {
+		if waits, err = board.Waits(tx, task); err != nil {
+			return nil, err
+		}
 	}
 	for _, e := range edges {
-		if e.Kind != domain.RelationDependency {
-			continue // the child's own
-		}
 		if err := tx.DeleteRelation(e); err != nil {
-			return fmt.Errorf("delete its relations: %w", err)
+			return nil, fmt.Errorf("delete its relations: %w", err)
 		}
 	}
 	if err := board.Gone(tx, task, h.mover(caller)); err != nil {
-		return err
+		return nil, err
 	}
 	if err := tx.DeleteTask(task); err != nil {
-		return fmt.Errorf("delete its row: %w", err)
+		return nil, fmt.Errorf("delete its row: %w", err)
 	}
 	gone := domain.Task{ID: task.ID, WorkspaceID: task.WorkspaceID}
-	return h.append(tx, caller, "DeletePluginOwnedTaskTree", task, gone, eventTaskDeleted, domain.NewTaskPayload(&task))
+	return waits, h.append(tx, caller, "DeletePluginOwnedTaskTree", task, gone, eventTaskDeleted, domain.NewTaskPayload(&task))
 }
