@@ -55,7 +55,7 @@ func TestSize_IsWhatAnEventTakes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			const n = 20
+			const n = 8
 			kept := make([]*Event, n)
 			before := heap()
 			for i := range kept {
@@ -121,8 +121,8 @@ func TestContent_IsNotTooLarge(t *testing.T) {
 	}{
 		"a text of 2 MiB": {`{"text":"` + strings.Repeat("x", 2<<20) + `"}`, true},
 		"a text of 4 MiB": {`{"text":"` + strings.Repeat("x", 4<<20) + `"}`, false},
-		"few numbers":     {`{"n":[1` + strings.Repeat(`,1`, 200<<10) + `]}`, true},
-		"many numbers":    {`{"n":[1` + strings.Repeat(`,1`, 400<<10) + `]}`, false},
+		"few numbers":     {`{"n":[1` + strings.Repeat(`,1`, 100<<10) + `]}`, true},
+		"many numbers":    {`{"n":[1` + strings.Repeat(`,1`, 290<<10) + `]}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := journal.EncodeEvent(json.RawMessage(c.data))
