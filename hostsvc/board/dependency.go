@@ -2,6 +2,8 @@ package board
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/kandev/plugin-host/hostsvc/domain"
 	"github.com/kandev/plugin-host/hostsvc/journal"
@@ -9,7 +11,8 @@ import (
 
 // The outbox events of tasks that wait for others (domain facts, section 9).
 const (
-	// EventDependenciesResolved: the last task that a task waited for has resolved.
+	// EventDependenciesResolved: the last task that a task waited for has resolved, or
+	// is gone.
 	EventDependenciesResolved = "task.dependencies_resolved"
 	// EventDependencyFailed: a task that a task waits for has failed.
 	EventDependencyFailed = "task.dependency_failed"
@@ -38,18 +41,78 @@ func Settled(tx Tx, before, after domain.Task, by Mover) error {
 		}
 	}
 	for i := range waiting {
-		task := &waiting[i]
-		if err := tx.FollowUp(); err != nil {
-			return err
-		}
-		err := tell(tx, by, journal.Entry{
-			WorkspaceID: task.WorkspaceID, TargetID: task.ID, After: domain.ResourceVersion(tx.StoreEpoch(), task.Version), EventType: event,
-		}, domain.NewDependencyPayload(task, &after))
-		if err != nil {
+		if err := tellWaiting(tx, &waiting[i], &after, event, by); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Wait is a task that another one keeps waiting.
+type Wait struct{ Task, For domain.Task }
+
+// Waits lists whom a task keeps waiting, before it is deleted with its edges: nobody
+// where it has resolved.
+func Waits(tx Tx, task domain.Task) ([]Wait, error) {
+	if task.DependencyStatus() == domain.DependencyResolved {
+		return nil, nil
+	}
+	tasks, err := tx.Dependents(task.ID)
+	if err != nil {
+		return nil, fmt.Errorf("list who waits for task %s: %w", task.ID, err)
+	}
+	waits := make([]Wait, len(tasks))
+	for i, t := range tasks {
+		waits[i] = Wait{Task: t, For: task}
+	}
+	return waits, nil
+}
+
+// Released tells those that nothing blocks any more, now that what they waited for is
+// gone, as Settled does: each once, of the last one that held it up. Who went with what
+// it waited for is told nothing. No task of waits may have changed since they were
+// listed.
+func Released(tx Tx, waits []Wait, gone []string, by Mover) error {
+	last := map[string]domain.Task{}
+	for _, w := range waits {
+		last[w.Task.ID] = w.For
+	}
+	for _, id := range gone {
+		delete(last, id)
+	}
+	var waiting []domain.Task
+	told := map[string]bool{}
+	for _, w := range waits {
+		if _, stays := last[w.Task.ID]; stays && !told[w.Task.ID] {
+			told[w.Task.ID] = true
+			waiting = append(waiting, w.Task)
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	free, err := released(tx, waiting)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(free, func(a, b domain.Task) int { return strings.Compare(a.ID, b.ID) })
+	for i := range free {
+		predecessor := last[free[i].ID]
+		if err := tellWaiting(tx, &free[i], &predecessor, EventDependenciesResolved, by); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellWaiting tells a task of one that it waited for, in a commit of its own.
+func tellWaiting(tx Tx, task, predecessor *domain.Task, event string, by Mover) error {
+	if err := tx.FollowUp(); err != nil {
+		return err
+	}
+	return tell(tx, by, journal.Entry{
+		WorkspaceID: task.WorkspaceID, TargetID: task.ID, After: domain.ResourceVersion(tx.StoreEpoch(), task.Version), EventType: event,
+	}, domain.NewDependencyPayload(task, predecessor))
 }
 
 // released are those of tasks that nothing blocks any more.

@@ -105,6 +105,7 @@ func Run(t *testing.T, fresh func(t testing.TB) Database) {
 		{"C2_PromotionInPlaceKeepsMoves", testPromotionInPlaceKeepsMoves},
 		{"C2_SeedSlotMoves", testSeedSlotMoves},
 		{"DependencyEventsAreOfTheCommand", testDependencyEvents},
+		{"DependencyEventsOfEveryCommand", testDependencyCommands},
 		{"I10_PagesCostTheSame", testPagesCostTheSame},
 		{"C2_Guard", testGuard},
 		{"I11_Sweep", testSweep},
