@@ -37,17 +37,24 @@ const (
 	maxDependencyEdges = 10_000
 )
 
-// view shows one task that was just written.
-func (h *Host) view(ctx context.Context, caller Caller, task domain.Task) (TaskView, error) {
+// view shows one task that was just written. That was done, whatever becomes of this
+// read: where it can't be told what the task depends on, that is unknown.
+func (h *Host) view(ctx context.Context, caller Caller, written TaskView) TaskView {
 	var shown []TaskView
 	err := h.Store.Read(ctx, func(s Snapshot) (err error) {
-		shown, err = views(s, caller, []domain.Task{task})
+		shown, err = views(s, caller, []domain.Task{written.Task})
 		return err
 	})
 	if err != nil {
-		return TaskView{}, fmt.Errorf("read what the task depends on: %w", err)
+		return written.unknown()
 	}
-	return shown[0], nil
+	return shown[0]
+}
+
+// unknown is the view of a task of which isn't known what it depends on.
+func (v TaskView) unknown() TaskView {
+	v.Blocked, v.StartWhenUnblocked = domain.BlockedUnknown, false
+	return v
 }
 
 // views shows tasks. To who may not read tasks, whatever they depend on is unknown.
@@ -60,7 +67,7 @@ func views(s Snapshot, caller Caller, tasks []domain.Task) ([]TaskView, error) {
 	}
 	if !caller.Declared.Has(contract.LegacyReadTasks) {
 		for i := range shown {
-			shown[i].Blocked, shown[i].StartWhenUnblocked = domain.BlockedUnknown, false
+			shown[i] = shown[i].unknown()
 		}
 		return shown, nil
 	}

@@ -129,12 +129,13 @@ func (h *Host) SendMessage(ctx context.Context, caller Caller, taskID, sessionID
 		return "", "", fmt.Errorf("find the session: %w", ruled(err))
 	}
 	err = h.write(ctx, caller, to.WorkspaceID, func(tx Tx) error {
-		// What it was found by may have changed before the lock.
+		// What it was found by may have changed before the lock: also which session
+		// stands for the task.
 		found, err := tx.SessionsOf(taskID)
 		if err != nil {
 			return err
 		}
-		if to, err = domain.SessionToMessage(taskID, to.ID, found); err != nil {
+		if to, err = domain.SessionToMessage(taskID, sessionID, found); err != nil {
 			return err
 		}
 		if status, err = to.Send(); err != nil {

@@ -182,16 +182,16 @@ func (h *Host) CreateTask(ctx context.Context, caller Caller, asked NewTask) (Ta
 	if err != nil {
 		return TaskView{}, fmt.Errorf("read what the task names: %w", err)
 	}
-	var created domain.Task
+	var created TaskView
 	err = h.write(ctx, caller, asked.WorkspaceID, func(tx Tx) error {
 		task, err := h.create(tx, caller, asked, metadata)
-		created = task
+		created = TaskView{Task: task, StoreEpoch: tx.StoreEpoch()}
 		return err
 	})
 	if err != nil {
 		return TaskView{}, fmt.Errorf("create the task: %w", err)
 	}
-	return h.view(ctx, caller, created)
+	return h.view(ctx, caller, created), nil
 }
 
 // check refuses what can't be right whatever the state, and returns the metadata to
@@ -461,7 +461,7 @@ func (h *Host) UpdateTask(ctx context.Context, caller Caller, update TaskUpdate)
 	if failure := update.check(); failure != nil {
 		return TaskView{}, failure
 	}
-	task, err := h.writeTask(ctx, caller, update.ID, func(tx Tx, task domain.Task) (domain.Task, error) {
+	written, err := h.writeTask(ctx, caller, update.ID, func(tx Tx, task domain.Task) (domain.Task, error) {
 		patch := domain.TaskPatch{Title: update.Title, Description: update.Description, State: update.State, Priority: update.Priority}
 		patched, changed := patch.Apply(task, h.Now())
 		if !changed {
@@ -479,18 +479,19 @@ func (h *Host) UpdateTask(ctx context.Context, caller Caller, update TaskUpdate)
 	if err != nil {
 		return TaskView{}, fmt.Errorf("update the task: %w", err)
 	}
-	return h.view(ctx, caller, task)
+	return h.view(ctx, caller, written), nil
 }
 
 // writeTask finds a task by its ID and writes it in its workspace.
-func (h *Host) writeTask(ctx context.Context, caller Caller, id string, write func(Tx, domain.Task) (domain.Task, error)) (domain.Task, error) {
-	var found, written domain.Task
+func (h *Host) writeTask(ctx context.Context, caller Caller, id string, write func(Tx, domain.Task) (domain.Task, error)) (TaskView, error) {
+	var found domain.Task
+	var written TaskView
 	err := h.Store.Read(ctx, func(s Snapshot) (err error) {
 		found, err = findTask(s, id)
 		return err
 	})
 	if err != nil {
-		return domain.Task{}, err
+		return TaskView{}, err
 	}
 	err = h.write(ctx, caller, found.WorkspaceID, func(tx Tx) error {
 		task, there, err := tx.Task(id) // it may be gone since
@@ -500,12 +501,13 @@ func (h *Host) writeTask(ctx context.Context, caller Caller, id string, write fu
 		case !there:
 			return noTask(id)
 		}
-		written, err = write(tx, task)
+		task, err = write(tx, task)
+		written = TaskView{Task: task, StoreEpoch: tx.StoreEpoch()}
 		return err
 	})
 	if err != nil {
 		// written may still be written by a transaction that nobody waits for.
-		return domain.Task{}, err
+		return TaskView{}, err
 	}
 	return written, nil
 }
@@ -548,7 +550,7 @@ func (h *Host) MoveTask(ctx context.Context, caller Caller, move TaskMove) (Move
 		return Moved{}, failure
 	}
 	var out Moved
-	task, err := h.writeTask(ctx, caller, move.TaskID, func(tx Tx, task domain.Task) (domain.Task, error) {
+	written, err := h.writeTask(ctx, caller, move.TaskID, func(tx Tx, task domain.Task) (domain.Task, error) {
 		out = Moved{FromStepID: task.WorkflowStepID}
 		if failure := checkText("workflow_step_id", move.WorkflowStepID); failure != nil {
 			return task, failure
@@ -586,8 +588,8 @@ func (h *Host) MoveTask(ctx context.Context, caller Caller, move TaskMove) (Move
 	if err != nil {
 		return Moved{}, fmt.Errorf("move the task: %w", err)
 	}
-	out.Task, err = h.view(ctx, caller, task)
-	return out, err
+	out.Task = h.view(ctx, caller, written)
+	return out, nil
 }
 
 // runningSession finds the session of a task whose agent's turn runs.

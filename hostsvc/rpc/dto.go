@@ -38,7 +38,7 @@ func taskDTO(t *domain.Task, storeEpoch uint64) *pluginv1.Task {
 	dto := &pluginv1.Task{
 		Id: t.ID, WorkspaceId: t.WorkspaceID, WorkflowId: t.WorkflowID, WorkflowStepId: t.WorkflowStepID,
 		Position: t.Position, Title: domain.StripMarkup(t.Title), Description: domain.StripMarkup(t.Description), State: string(t.State),
-		Priority: string(t.Priority), CreatedBy: cmp.Or(t.Origin, t.Source), ParentId: optionalText(t.ParentID), Labels: t.Labels,
+		Priority: string(t.Priority), CreatedBy: cmp.Or(t.Origin, t.Source), ParentId: optionalText(t.ParentID), Labels: visible(t.Labels),
 		ExternalId: t.ExternalID, WipAdmitted: t.WIPAdmitted, QueuedForStepId: t.QueuedForStepID,
 		QueuedAt: optionalSecond(t.QueuedAt), CreatedAt: wholeSecond(t.CreatedAt), UpdatedAt: wholeSecond(t.UpdatedAt),
 		StartedAt: optionalSecond(t.StartedAt), CompletedAt: optionalSecond(t.CompletedAt),
@@ -55,6 +55,15 @@ func taskDTO(t *domain.Task, storeEpoch uint64) *pluginv1.Task {
 		dto.PullRequests = append(dto.PullRequests, pullRequestDTO(&t.PullRequests[i]))
 	}
 	return dto
+}
+
+// visible are texts without system markup.
+func visible(texts []string) []string {
+	shown := make([]string, len(texts))
+	for i, text := range texts {
+		shown[i] = domain.StripMarkup(text)
+	}
+	return shown
 }
 
 // unknownActivity is what this Host knows of a task's activity: it runs no

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 
+	"github.com/kandev/plugin-host/hostsvc/domain"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
@@ -16,7 +17,7 @@ func (h *host) ListRepositories(ctx context.Context, message *pluginv1.ListRepos
 	for i := range repositories {
 		r := &repositories[i]
 		response.Repositories = append(response.Repositories, &pluginv1.Repository{
-			Id: r.ID, WorkspaceId: r.WorkspaceID, Name: r.Name, DefaultBranch: optionalText(r.DefaultBranch), SourceType: r.SourceType,
+			Id: r.ID, WorkspaceId: r.WorkspaceID, Name: domain.StripMarkup(r.Name), DefaultBranch: optionalText(r.DefaultBranch), SourceType: r.SourceType,
 			ProviderId: r.Provider, ProviderRepositoryId: r.ProviderRepositoryID, ProviderHost: r.ProviderHost,
 			OwnerOrProject: r.ProviderOwner, ProviderName: r.ProviderName, RemoteUrl: r.PublicRemoteURL(), ProviderScope: r.ProviderScope,
 		})

@@ -195,8 +195,9 @@ func dependencyDTOs(refs []legacy.DependencyRef) []*pluginv1.TaskDependencyRef {
 
 func pullRequestDTO(p *domain.TaskPullRequest) *pluginv1.TaskPullRequest {
 	return &pluginv1.TaskPullRequest{
-		Number: p.Number, Url: p.URL, Title: domain.StripMarkup(p.Title), State: p.State, HeadBranch: p.HeadBranch, BaseBranch: p.BaseBranch,
-		IsDraft: p.Draft, Provider: p.Provider, MergedAt: optionalSecond(p.MergedAt), ReviewState: p.ReviewState,
+		Number: p.Number, Url: p.URL, Title: domain.StripMarkup(p.Title), State: p.State, HeadBranch: domain.StripMarkup(p.HeadBranch),
+		BaseBranch: domain.StripMarkup(p.BaseBranch),
+		IsDraft:    p.Draft, Provider: p.Provider, MergedAt: optionalSecond(p.MergedAt), ReviewState: p.ReviewState,
 		ChecksState: p.ChecksState, MergeableState: p.MergeableState, UnresolvedReviewThreads: p.UnresolvedReviewThreads,
 		ChecksTotal: p.ChecksTotal, ChecksPassing: p.ChecksPassing, Additions: p.Additions, Deletions: p.Deletions,
 		AuthorLogin: p.AuthorLogin, ClosedAt: optionalSecond(p.ClosedAt),

@@ -48,7 +48,7 @@ func (h *host) ListWorkflowSteps(ctx context.Context, message *pluginv1.ListWork
 
 func workspaceDTO(w *domain.Workspace) *pluginv1.Workspace {
 	return &pluginv1.Workspace{
-		Id: w.ID, Name: w.Name, Description: optionalText(w.Description), OwnerId: w.OwnerID,
+		Id: w.ID, Name: domain.StripMarkup(w.Name), Description: optionalText(domain.StripMarkup(w.Description)), OwnerId: w.OwnerID,
 		DefaultExecutorId: optionalText(w.DefaultExecutorID), DefaultAgentProfileId: optionalText(w.DefaultAgentProfileID),
 		CreatedAt: wholeSecond(w.CreatedAt), UpdatedAt: wholeSecond(w.UpdatedAt),
 	}
@@ -56,14 +56,14 @@ func workspaceDTO(w *domain.Workspace) *pluginv1.Workspace {
 
 func workflowDTO(w *domain.Workflow) *pluginv1.Workflow {
 	return &pluginv1.Workflow{
-		Id: w.ID, WorkspaceId: w.WorkspaceID, Name: w.Name, Description: optionalText(w.Description),
+		Id: w.ID, WorkspaceId: w.WorkspaceID, Name: domain.StripMarkup(w.Name), Description: optionalText(domain.StripMarkup(w.Description)),
 		SortOrder: w.SortOrder, CreatedAt: wholeSecond(w.CreatedAt), UpdatedAt: wholeSecond(w.UpdatedAt),
 	}
 }
 
 func stepDTO(s *domain.WorkflowStep) *pluginv1.WorkflowStep {
 	return &pluginv1.WorkflowStep{
-		Id: s.ID, WorkflowId: s.WorkflowID, Name: s.Name, Position: s.Position, StageType: s.StageType,
+		Id: s.ID, WorkflowId: s.WorkflowID, Name: domain.StripMarkup(s.Name), Position: s.Position, StageType: s.StageType,
 		Color: s.Color, IsStartStep: s.Start, WipLimit: s.WIPLimit, AgentProfileId: s.AgentProfileID,
 		OnEnterActionTypes: s.OnEnterActionTypes,
 	}

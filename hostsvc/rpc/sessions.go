@@ -59,8 +59,9 @@ func executionState(s *domain.Session) string {
 // sessionDTO is a session in both worlds.
 func sessionDTO(s *domain.Session) *pluginv1.Session {
 	return &pluginv1.Session{
-		Id: s.ID, TaskId: s.TaskID, AgentProfileId: s.AgentProfileID, AgentDisplayName: s.AgentDisplayName(),
-		AgentProfileName: s.AgentProfileName(), Model: s.Model(), AcpSessionId: s.ACPSessionID(), State: string(s.State),
+		Id: s.ID, TaskId: s.TaskID, AgentProfileId: s.AgentProfileID, AgentDisplayName: domain.StripMarkup(s.AgentDisplayName()),
+		AgentProfileName: domain.StripMarkup(s.AgentProfileName()), Model: domain.StripMarkup(s.Model()),
+		AcpSessionId: domain.StripMarkup(s.ACPSessionID()), State: string(s.State),
 		StartedAt: startOf(s), EndedAt: optionalSecond(s.CompletedAt),
 	}
 }
