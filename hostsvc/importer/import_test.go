@@ -2,6 +2,7 @@ package importer_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -284,6 +285,43 @@ func TestABatchIsImportedWholeOrNotAtAll(t *testing.T) {
 				t.Errorf("the workspace is at %d, %v; a batch of which all was there is no commit", version, err)
 			}
 		})
+	}
+}
+
+// No position is behind the last one there is, and none wraps round to the first.
+func TestAStepHasALastPosition(t *testing.T) {
+	for name, open := range databases(t) {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t, open(t))
+			placed := strings.Replace(aTask, `"t"`, `"last","position":2147483647`, 1)
+			before := contentOf(t, s, "w")
+			_, err := run(t, s, lines(aWorkspace, aWorkflow, aStep, placed, aTask), importer.Options{})
+			if err == nil || !strings.Contains(err.Error(), `line 5: insert task "t": position: the step has a task at the last position`) {
+				t.Errorf("got %v", err)
+			}
+			if got := contentOf(t, s, "w"); got != before {
+				t.Errorf("it left\n%s", got)
+			}
+		})
+	}
+}
+
+// What an editor writes before the first character is no part of the first document,
+// also where the import goes on.
+func TestAByteOrderMarkIsNoContent(t *testing.T) {
+	s := openStore(t, openSQLite(t, t.TempDir()+"/store.db"))
+	whole := "\uFEFF" + lines(conversation...)
+	if _, err := check(t, s, whole, importer.Options{BatchDocuments: 1}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stop := importer.Options{BatchDocuments: 1, Now: clock, Report: func(importer.Summary) { cancel() }}
+	if _, err := importer.Run(ctx, s, sourceOf(t, whole), stop); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	summary, err := run(t, s, whole, importer.Options{})
+	if err != nil || summary.Before != 1 || summary.Documents != int64(len(conversation)) {
+		t.Errorf("%+v, %v", summary, err)
 	}
 }
 

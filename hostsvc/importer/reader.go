@@ -43,9 +43,22 @@ const readerBuffer = 64 << 10
 // at its beginning: JSON lines begin with a brace.
 func newReader(in io.Reader, from position) (*reader, error) {
 	r := &reader{in: bufio.NewReaderSize(in, readerBuffer), at: from}
-	var err error
-	if r.yaml, err = isYAML(r.in); err != nil {
+	marked, err := begins(r.in, byteOrderMark)
+	if err != nil {
 		return nil, err
+	}
+	skip := 0
+	if marked {
+		skip = len(byteOrderMark)
+	}
+	if r.yaml, err = isYAML(r.in, skip); err != nil {
+		return nil, err
+	}
+	if marked && from.offset == 0 {
+		if _, err := r.in.Discard(skip); err != nil {
+			return nil, fmt.Errorf("read the beginning: %w", err)
+		}
+		r.at.offset = int64(skip)
 	}
 	if from.offset > 0 {
 		if _, err := io.CopyN(io.Discard, r.in, from.offset); err != nil {
@@ -55,9 +68,21 @@ func newReader(in io.Reader, from position) (*reader, error) {
 	return r, nil
 }
 
-// isYAML looks at the beginning without reading it.
-func isYAML(in *bufio.Reader) (bool, error) {
-	for n := 1; n <= readerBuffer; n++ {
+// byteOrderMark is what some editors begin a file with. It is no part of it.
+const byteOrderMark = "\uFEFF"
+
+// begins looks whether the stream begins with a text, without reading it.
+func begins(in *bufio.Reader, with string) (bool, error) {
+	head, err := in.Peek(len(with))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("read the beginning: %w", err)
+	}
+	return string(head) == with, nil
+}
+
+// isYAML looks at the beginning behind skip bytes without reading it.
+func isYAML(in *bufio.Reader, skip int) (bool, error) {
+	for n := skip + 1; n <= readerBuffer; n++ {
 		head, err := in.Peek(n)
 		if errors.Is(err, io.EOF) {
 			return false, nil // nothing, or nothing but white space

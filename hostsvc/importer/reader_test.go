@@ -44,6 +44,9 @@ func TestReader_SplitsDocuments(t *testing.T) {
 		"YAML":                  {"a: 1\n---\nb: 2\n", []string{`1 false "a: 1\n"`, `2 false "\nb: 2\n"`}},
 		"YAML with a beginning": {"# c\n---\na: 1\n--- \n---\n...\n---\n# nothing\n", []string{`2 false "\na: 1\n"`}},
 		"YAML on its separator": {"--- {a: 1}\n--- # c\nb: 2", []string{`1 false " {a: 1}\n"`, `2 false " # c\nb: 2\n"`}},
+		"lines with a mark":     {"\uFEFF{\"a\":1}\n{\"b\":2}\n", []string{`1 false "{\"a\":1}"`, `2 false "{\"b\":2}"`}},
+		"YAML with a mark":      {"\uFEFF---\na: 1\n---\nb: 2\n", []string{`1 false "\na: 1\n"`, `3 false "\nb: 2\n"`}},
+		"a mark alone":          {"\uFEFF", nil},
 		"no separator":          {"a: ----\n----\n --- x\n", []string{`1 false "a: ----\n----\n --- x\n"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

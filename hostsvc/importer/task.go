@@ -178,12 +178,17 @@ func (t *taskItem) checkQueue(w *world, d *document, workflow string) {
 
 const noTask = "is no task of the workspace that is above or in the store; put its document first"
 
+var errLastPosition = errors.New("position: the step has a task at the last position there is; write which one this has")
+
 func (t *taskItem) insert(tx Tx) error {
 	task := t.Task
 	if !t.placed && !task.Ephemeral {
 		last, err := tx.LastPosition(task.WorkflowStepID)
 		if err != nil {
 			return err
+		}
+		if last == math.MaxInt32 {
+			return errLastPosition
 		}
 		task.Position = last + 1
 	}
