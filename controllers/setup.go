@@ -158,7 +158,11 @@ func Add(ctx context.Context, mgr manager.Manager, o Options) error {
 
 	approvals := newWatch(o.View, o.Store, objects, bound, log.WithName("watch"))
 	holds := newStorm()
-	approvals.narrowed = func(key authority.Key) {
+	approvals.narrowed = func(key authority.Key, held bool) {
+		if !held {
+			passes.add(key)
+			return
+		}
 		holds.held(key.WorkspaceID)
 		passes.hurry(key)
 	}

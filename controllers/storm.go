@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ type storm struct {
 	cluster gale
 	// workspaces are those with a hold not long ago, by ID.
 	workspaces map[string]*local
-	// waiting is since when each pass that was put off waits.
+	// waiting is since when each pass that was put off waits, until it has succeeded.
 	waiting map[authority.Key]time.Time
 }
 
@@ -94,7 +95,8 @@ func (s *storm) held(workspaceID string) {
 }
 
 // wait returns how long the pass of a key has to be put off, zero in calm or once
-// it has been for long enough.
+// it has been for long enough. A pass that then fails has waited for its next try
+// as well.
 func (s *storm) wait(key authority.Key) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,11 +111,17 @@ func (s *storm) wait(key authority.Key) time.Duration {
 	}
 	left = min(left, stormPatience-now.Sub(since))
 	if left <= 0 {
-		delete(s.waiting, key)
 		return 0
 	}
 	s.waiting[key] = since
 	return left
+}
+
+// ran records that the pass of a key waits no more.
+func (s *storm) ran(key authority.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, key)
 }
 
 // calmPasses puts passes off in a storm. They wait in the queue: in a worker, those
@@ -129,5 +137,9 @@ func (c calmPasses) Reconcile(ctx context.Context, key authority.Key) (reconcile
 	if left := c.storm.wait(key); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	return c.TypedReconciler.Reconcile(ctx, key) //nolint:wrapcheck // it is the one that is put off
+	result, err := c.TypedReconciler.Reconcile(ctx, key)
+	if err == nil || errors.Is(err, reconcile.TerminalError(nil)) {
+		c.storm.ran(key)
+	}
+	return result, err //nolint:wrapcheck // it is the one that was put off
 }

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -10,14 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kandev/plugin-host/hostsvc/authority"
+	"github.com/kandev/plugin-host/hostsvc/authority/view"
 )
 
 func stormKey(workspaceID string) authority.Key {
 	return authority.Key{InstallationID: "i", WorkspaceID: workspaceID}
 }
 
-// waited is how long a pass waits, however often it is put off.
+// waited is how long a pass waits that succeeds then, however often it is put off.
 func waited(s *storm, workspaceID string) time.Duration {
+	defer s.ran(stormKey(workspaceID))
 	began := time.Now()
 	for left := s.wait(stormKey(workspaceID)); left > 0; left = s.wait(stormKey(workspaceID)) {
 		<-time.After(left)
@@ -100,16 +103,7 @@ func TestStorm_DelaysNoPassForLong(t *testing.T) {
 		s := newStorm()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go func() {
-			for tick := time.Tick(time.Millisecond); ; {
-				select {
-				case <-tick:
-					s.held("w0")
-				case <-ctx.Done():
-					return
-				}
-			}
-		}()
+		go endless(ctx, s, "w0")
 		<-time.After(time.Second)
 		for range 2 {
 			if got := waited(s, "w0"); got != stormPatience {
@@ -120,6 +114,79 @@ func TestStorm_DelaysNoPassForLong(t *testing.T) {
 			t.Fatalf("%d passes are remembered that wait no more", len(s.waiting))
 		}
 	})
+}
+
+// endless sets holds in a workspace until the test ends.
+func endless(ctx context.Context, s *storm, workspaceID string) {
+	for tick := time.Tick(time.Millisecond); ; {
+		select {
+		case <-tick:
+			s.held(workspaceID)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// A pass that fails has waited for all of its tries: else what takes three would be
+// recorded after a minute.
+func TestStorm_DelaysAFailingPassOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorm()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go endless(ctx, s, "w0")
+		<-time.After(time.Second)
+		tries := 0
+		passes := calmPasses{storm: s, TypedReconciler: reconcile.TypedFunc[authority.Key](
+			func(context.Context, authority.Key) (reconcile.Result, error) {
+				tries++
+				if tries < 3 {
+					return reconcile.Result{}, errors.New("try again")
+				}
+				return reconcile.Result{}, nil
+			})}
+		began := time.Now()
+		for tries < 3 {
+			result, _ := passes.Reconcile(t.Context(), stormKey("w0"))
+			<-time.After(result.RequeueAfter)
+		}
+		if took := time.Since(began); took != stormPatience {
+			t.Errorf("three tries take %s, want %s", took, stormPatience)
+		}
+		if left := s.wait(stormKey("w0")); left == 0 {
+			t.Error("the next pass doesn't wait")
+		}
+	})
+}
+
+// Whoever deletes an approval says in it of which workspace it was. Only what took
+// away from a row that it stands for counts.
+func TestStorm_CountsNoDeletionOfWhatTookNothing(t *testing.T) {
+	v := view.New(authority.BuiltInPolicy())
+	v.SetBinding(authority.Workspace{ID: "theirs", Namespace: "theirs", NamespaceUID: "n"})
+	w := quietWatch()
+	defer w.queue.ShutDown()
+	ledger := storedRow{row: authority.Row{Key: stormKey("theirs")}}
+	w.view, w.ledger, w.cluster = v, ledger, &cluster{view: v, bindings: &bindings{view: v}}
+	calls := 0
+	w.narrowed = func(key authority.Key, held bool) {
+		calls++
+		if key != stormKey("theirs") || held {
+			t.Errorf("told of %v, held: %t", key, held)
+		}
+	}
+	prev := version{uid: "a", generation: 1, spec: &authority.Approval{UID: "a", Generation: 1, InstallationID: "i", WorkspaceID: "theirs"}}
+	if _, err := w.handle(t.Context(), somewhere, prev, gone("a", 1)); err != nil || calls != 1 {
+		t.Errorf("told %d times: %v", calls, err)
+	}
+	// Where another replica has held it, it has taken away.
+	ledger.row.Hold, ledger.row.Seen = &authority.Hold{UID: "a", Generation: 1}, authority.Seen{UID: "a", Generation: 1}
+	held := false
+	w.ledger, w.narrowed = ledger, func(_ authority.Key, h bool) { held = h }
+	if _, err := w.handle(t.Context(), somewhere, prev, prev); err != nil || !held {
+		t.Errorf("what another replica has held is told as held: %t, %v", held, err)
+	}
 }
 
 func TestStorm_TakesNoWorker(t *testing.T) {

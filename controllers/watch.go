@@ -45,8 +45,9 @@ type watch struct {
 	// believed tells whether somebody has checked a version, as far as is known at
 	// once.
 	believed func(uid string, generation int64) bool
-	// narrowed is told each key whose row got a hold, or whose approval is gone.
-	narrowed func(authority.Key)
+	// narrowed is told each key whose row got a hold, or whose approval is gone. What is
+	// gone without a hold took nothing away: whoever made it chose the key.
+	narrowed func(key authority.Key, held bool)
 
 	queue workqueue.TypedRateLimitingInterface[view.Place]
 
@@ -399,8 +400,10 @@ func (w *watch) handle(ctx context.Context, place view.Place, prev, cur version)
 			return joins, fmt.Errorf("handle generation %d for installation %s in workspace %s: %w",
 				cur.generation, key.InstallationID, key.WorkspaceID, err)
 		}
+		// Another replica's watch may have been first.
+		held = held || row.Hold != nil && row.Hold.UID == cur.uid && row.Hold.Generation == cur.generation
 		if held || cur.spec == nil {
-			w.narrowed(key)
+			w.narrowed(key, held)
 		}
 		if joins != dropped && cur.spec != nil && keyOf(cur.spec) == key &&
 			row.Seen.UID == cur.uid && row.Seen.Generation+1 == cur.generation {
@@ -426,7 +429,7 @@ func (w *watch) handleFor(ctx context.Context, key authority.Key, place view.Pla
 }
 
 // concerned lists the keys that a version may concern: those it and the version
-// before name, and the one whose place it stands at.
+// before name, and those whose place it stands at.
 func (w *watch) concerned(place view.Place, prev, cur version) []authority.Key {
 	var keys []authority.Key
 	add := func(key authority.Key) {
@@ -439,7 +442,7 @@ func (w *watch) concerned(place view.Place, prev, cur version) []authority.Key {
 			add(keyOf(v.spec))
 		}
 	}
-	if key, ok := w.view.KeyAt(place); ok {
+	for _, key := range w.view.KeysAt(place) {
 		add(key)
 	}
 	return keys
@@ -465,17 +468,20 @@ func (w *watch) hold(ctx context.Context, row authority.Row, place view.Place, p
 		return false, nil
 	}
 	other := row.Seen.UID != cur.uid
-	if row.Seen.UID == "" {
+	if other {
+		// Before anything is read live: whoever writes an approval chooses the key in it.
 		stands, err := w.cluster.standsAt(ctx, row.Key, place)
 		if err != nil {
 			return false, err
 		}
-		if !stands {
+		if !stands && row.Seen.UID == "" {
 			return false, errUnplaced
 		}
-		other = false
+		if !stands {
+			return false, nil
+		}
 	}
-	if other {
+	if other = other && row.Seen.UID != ""; other {
 		live, err := w.cluster.read(ctx, row.Key)
 		if err != nil {
 			return false, err

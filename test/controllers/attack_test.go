@@ -3,6 +3,8 @@ package controllers_test
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -327,5 +329,43 @@ var _ = Describe("a status that somebody else writes", func() {
 		s.settled(ctx, gated(v1alpha1.GatePrincipalChanged))
 		s.editInstallation(ctx, func(o *installation) { o.Spec.ServiceAccountRef.AcceptUID = fresh.UID })
 		s.settled(ctx, open)
+	})
+})
+
+var _ = Describe("I6: somebody who makes and deletes approvals without end", func() {
+	It("that name a workspace of others, delays no pass there", func(ctx SpecContext) {
+		h := start(newDatabase(ctx, onSQLite))
+		s := newScene(ctx, readTasks, writeTasks)
+		s.grant(ctx, writeTasks)
+		elsewhere, spec := unique("elsewhere"), s.spec(ctx)
+		newNamespace(ctx, elsewhere)
+		looping, stop := context.WithCancel(ctx)
+		var loops sync.WaitGroup
+		var deleted atomic.Int64
+		for i := range 4 {
+			loops.Go(func() {
+				for n := 0; looping.Err() == nil; n++ {
+					o := &approval{Spec: spec}
+					o.Namespace, o.Name = elsewhere, fmt.Sprintf("p%d-%d", i, n)
+					o.Spec.InstallationName = o.Name
+					if api.Create(looping, o) == nil && api.Delete(looping, o) == nil {
+						deleted.Add(1)
+					}
+				}
+			})
+		}
+		DeferCleanup(func() {
+			stop()
+			loops.Wait()
+		})
+		Eventually(deleted.Load).Should(BeNumerically(">", 80))
+		began := time.Now()
+		wider := s.spec(ctx, readTasks, writeTasks)
+		wider.SupersedesAct = s.approval(ctx).Status.Act
+		s.apply(ctx, wider)
+		s.converged(ctx, h, func(g Gomega, o *approval) {
+			g.Expect(o.Status.EffectiveCapabilities).To(ConsistOf(readTasks, writeTasks))
+		})
+		Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
 	})
 })

@@ -316,7 +316,7 @@ func (p *process) concerned(prev, cur version) []authority.Key {
 			add(keyOf(v.spec.InstallationID))
 		}
 	}
-	if key, ok := p.view.KeyAt(place); ok {
+	for _, key := range p.view.KeysAt(place) {
 		add(key)
 	}
 	return keys

@@ -2,6 +2,7 @@ package view
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,7 +84,7 @@ type View struct {
 	namesByID     map[string]string       // of every installation seen, uninstalled ones too
 	namespaces    map[string]Namespace    // by name
 	workspaces    map[string]authority.Workspace
-	bound         map[string]string // namespace name -> workspace ID
+	bound         map[string][]string // workspace IDs by the name of the namespace that they are bound to
 	approvals     map[Place]approval
 	revisions     map[authority.Key]uint64
 	// reading is a live read that the watch has not caught up with, nil for none.
@@ -135,7 +136,7 @@ func New(policy authority.Policy) *View {
 		namesByID:     map[string]string{},
 		namespaces:    map[string]Namespace{},
 		workspaces:    map[string]authority.Workspace{},
-		bound:         map[string]string{},
+		bound:         map[string][]string{},
 		approvals:     map[Place]approval{},
 		revisions:     map[authority.Key]uint64{},
 	}
@@ -286,10 +287,10 @@ func (v *View) SetBinding(workspace authority.Workspace) {
 		return
 	}
 	if ok {
-		delete(v.bound, before.Namespace)
+		v.bound[before.Namespace] = slices.DeleteFunc(v.bound[before.Namespace], func(id string) bool { return id == workspace.ID })
 	}
 	v.workspaces[workspace.ID] = workspace
-	v.bound[workspace.Namespace] = workspace.ID
+	v.bound[workspace.Namespace] = append(v.bound[workspace.Namespace], workspace.ID)
 	v.renewNamespace(workspace.Namespace)
 }
 
@@ -301,26 +302,38 @@ func (v *View) Binding(workspaceID string) (authority.Workspace, bool) {
 	return workspace, ok
 }
 
-// KeyAt returns the key whose approval stands at place: that of the installation
-// of that name in the workspace that the namespace is bound to.
-func (v *View) KeyAt(place Place) (authority.Key, bool) {
+// KeysAt returns the keys whose approval stands at place: those of the installation
+// of that name in the workspaces that the namespace is bound to. A namespace whose
+// label was changed is bound to several, and bears the label of one at most.
+func (v *View) KeysAt(place Place) []authority.Key {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	workspaceID, ok := v.bound[place.Namespace]
-	installation := v.installations[place.Name]
-	return authority.Key{InstallationID: installation.ID, WorkspaceID: workspaceID}, ok && installation.ID != ""
+	return v.keysAt(place)
 }
 
-// StandsAt is KeyAt while the workspace's bound namespace lives and bears its
-// label.
-func (v *View) StandsAt(place Place) (authority.Key, bool) {
-	key, ok := v.KeyAt(place)
-	if !ok {
-		return key, false
+func (v *View) keysAt(place Place) []authority.Key {
+	installation := v.installations[place.Name]
+	if installation.ID == "" {
+		return nil
 	}
+	var keys []authority.Key
+	for _, workspaceID := range v.bound[place.Namespace] {
+		keys = append(keys, authority.Key{InstallationID: installation.ID, WorkspaceID: workspaceID})
+	}
+	return keys
+}
+
+// StandsAt returns the one of KeysAt whose workspace's bound namespace lives and
+// bears its label.
+func (v *View) StandsAt(place Place) (authority.Key, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return key, v.live(key.WorkspaceID) != nil
+	for _, key := range v.keysAt(place) {
+		if v.live(key.WorkspaceID) != nil {
+			return key, true
+		}
+	}
+	return authority.Key{}, false
 }
 
 // SetApproval records the newest watched version of an approval object.
@@ -406,29 +419,27 @@ func (v *View) renewInstallation(id string) {
 
 func (v *View) renewNamespace(name string) {
 	v.renewPrincipals()
-	workspaceID, ok := v.bound[name]
-	if !ok {
+	if len(v.bound[name]) == 0 {
 		return
 	}
-	for installationName, installation := range v.installations {
-		if _, ok := v.approvals[Place{Namespace: name, Name: installationName}]; ok && installation.ID != "" {
-			v.renew(authority.Key{InstallationID: installation.ID, WorkspaceID: workspaceID})
+	for installationName := range v.installations {
+		place := Place{Namespace: name, Name: installationName}
+		if _, ok := v.approvals[place]; ok {
+			v.renewPlace(place)
 		}
 	}
 	for id, cells := range *v.cells.Load() {
-		if _, ok := (*cells.byWorkspace.Load())[workspaceID]; ok {
-			v.renew(authority.Key{InstallationID: id, WorkspaceID: workspaceID})
+		for _, workspaceID := range v.bound[name] {
+			if _, ok := (*cells.byWorkspace.Load())[workspaceID]; ok {
+				v.renew(authority.Key{InstallationID: id, WorkspaceID: workspaceID})
+			}
 		}
 	}
 }
 
 func (v *View) renewPlace(place Place) {
-	workspaceID, ok := v.bound[place.Namespace]
-	if !ok {
-		return
-	}
-	if installation := v.installations[place.Name]; installation.ID != "" {
-		v.renew(authority.Key{InstallationID: installation.ID, WorkspaceID: workspaceID})
+	for _, key := range v.keysAt(place) {
+		v.renew(key)
 	}
 }
 
