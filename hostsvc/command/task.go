@@ -14,6 +14,9 @@ import (
 // the transaction's workspace.
 type TaskTx interface {
 	Task(id string) (task domain.Task, found bool, err error)
+	// TaskThatWaits reads a task. waits tells whether it has predecessors at all: most
+	// have none, and who writes one need not ask for them.
+	TaskThatWaits(id string) (task domain.Task, waits, found bool, err error)
 	// TaskByExternalID finds a task by its creator's own name for it.
 	TaskByExternalID(source, externalID string) (task domain.Task, found bool, err error)
 	// InsertTask adds a task at the transaction's version.
@@ -30,6 +33,15 @@ type TaskTx interface {
 	// QueuedTasks lists the tasks that wait for a slot of a step, those that wait
 	// longest first, at most limit.
 	QueuedTasks(stepID string, limit int) ([]domain.Task, error)
+}
+
+// TaskReadBack is the readback of the commands of a task: the task with what its
+// predecessors make of it in the transaction that answered. A read right behind it
+// says the same.
+type TaskReadBack struct {
+	domain.Task
+
+	Blocked domain.BlockedReason
 }
 
 // The outbox events of tasks.
@@ -134,7 +146,8 @@ func (c CreateTask) create(tx Tx, at Commit, target domain.StepLoad, feeder *dom
 	}
 	return Effect{
 		State: contract.StateApplied, TargetID: task.ID, After: domain.ResourceVersion(tx.StoreEpoch(), task.Version),
-		ReadBack: task, EventType: EventTaskCreated, Event: domain.NewTaskPayload(&task),
+		// Nothing can be meant to come before a task that nobody knew.
+		ReadBack: TaskReadBack{task, domain.BlockedNot}, EventType: EventTaskCreated, Event: domain.NewTaskPayload(&task),
 	}, nil
 }
 
@@ -231,21 +244,25 @@ func (c UpdateTask) Targets() []string { return []string{c.TaskID} }
 
 // Prepare implements Command.
 func (c UpdateTask) Prepare(tx Tx, at Commit) (func() (Effect, error), error) {
-	task, found, err := tx.Task(c.TaskID)
+	task, waits, found, err := tx.TaskThatWaits(c.TaskID)
 	if err != nil {
 		return nil, fmt.Errorf("read the task: %w", err)
 	}
 	if err := current(tx, found, task.Version, "task_id", c.ExpectedVersion); err != nil {
 		return nil, err
 	}
-	return func() (Effect, error) { return c.update(tx, at, task) }, nil
+	return func() (Effect, error) { return c.update(tx, at, task, waits) }, nil
 }
 
-func (c UpdateTask) update(tx Tx, at Commit, task domain.Task) (Effect, error) {
+func (c UpdateTask) update(tx Tx, at Commit, task domain.Task, waits bool) (Effect, error) {
+	blocked, err := blockedBy(tx, task.ID, waits)
+	if err != nil {
+		return Effect{}, err
+	}
 	before := domain.ResourceVersion(tx.StoreEpoch(), task.Version)
 	patched, changed := c.Patch.Apply(task, at.Now)
 	if !changed {
-		return Effect{State: contract.StateNoChange, TargetID: task.ID, Before: before, After: before, ReadBack: task}, nil
+		return Effect{State: contract.StateNoChange, TargetID: task.ID, Before: before, After: before, ReadBack: TaskReadBack{task, blocked}}, nil
 	}
 	patched.Version = tx.Version()
 	if err := tx.UpdateTask(patched); err != nil {
@@ -253,7 +270,7 @@ func (c UpdateTask) update(tx Tx, at Commit, task domain.Task) (Effect, error) {
 	}
 	return Effect{
 		State: contract.StateApplied, TargetID: task.ID, Before: before,
-		After: domain.ResourceVersion(tx.StoreEpoch(), patched.Version), ReadBack: patched, EventType: EventTaskUpdated,
+		After: domain.ResourceVersion(tx.StoreEpoch(), patched.Version), ReadBack: TaskReadBack{patched, blocked}, EventType: EventTaskUpdated,
 		Event: domain.ChangedTaskPayload(&task, &patched),
 		FollowUp: func() error {
 			return board.Settled(tx, task, patched, board.Mover{Now: at.Now, NewAuditID: at.NewAuditID})
@@ -267,12 +284,29 @@ func (c UpdateTask) ReadBack(tx Tx, targetID string) (any, error) { return readT
 // readTask reads what a committed command wrote, as it is now; nil when it has been
 // deleted since. That takes nothing back: a replay still tells that it was applied.
 func readTask(tx Tx, id string) (any, error) {
-	task, found, err := tx.Task(id)
+	task, waits, found, err := tx.TaskThatWaits(id)
 	if err != nil {
 		return nil, fmt.Errorf("read the task: %w", err)
 	}
 	if !found {
 		return nil, nil //nolint:nilnil // there is nothing to read back
 	}
-	return task, nil
+	blocked, err := blockedBy(tx, id, waits)
+	if err != nil {
+		return nil, err
+	}
+	return TaskReadBack{task, blocked}, nil
+}
+
+// blockedBy derives what its predecessors make of a task, which no write of the task
+// itself changes (domain facts, section 9).
+func blockedBy(tx Tx, id string, waits bool) (domain.BlockedReason, error) {
+	if !waits {
+		return domain.BlockedNot, nil
+	}
+	predecessors, err := tx.Predecessors([]string{id})
+	if err != nil {
+		return domain.BlockedUnknown, fmt.Errorf("read what the task waits for: %w", err)
+	}
+	return domain.BlockedBy(predecessors[id]), nil
 }

@@ -133,7 +133,7 @@ func TestFieldsOfCreateTask(t *testing.T) {
 	want := &pluginv1.Task{
 		Id: created.GetTask().GetId(), WorkspaceId: "ws", WorkflowId: "ws-flow", WorkflowStepId: "ws-todo", Title: "New",
 		State: "TODO", Priority: "medium", CreatedBy: "plugin:" + alpha, ParentId: ptr(taskID("ws", 0)), Position: 1,
-		CreatedAt: "2026-05-04T03:02:01Z", UpdatedAt: "2026-05-04T03:02:01Z", ExternalId: "x", WipAdmitted: true, Blocked: true, BlockedReason: "unknown",
+		CreatedAt: "2026-05-04T03:02:01Z", UpdatedAt: "2026-05-04T03:02:01Z", ExternalId: "x", WipAdmitted: true,
 		ResourceVersion: created.GetResult().GetResultResourceVersion(),
 	}
 	sameBytes(t, created.GetTask(), want)

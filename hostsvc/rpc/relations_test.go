@@ -1,8 +1,10 @@
 package rpc_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/command"
@@ -269,6 +272,76 @@ func TestI14_ForeignTasksAreNotThere(t *testing.T) {
 		if a.GetReason() != string(contract.ReasonWorkspaceTargetNotFound) || status.Code(foreign) != codes.NotFound ||
 			status.Convert(foreign).Message() != status.Convert(nowhere).Message() {
 			t.Errorf("%s: %v and %v", name, foreign, nowhere)
+		}
+	}
+}
+
+// TestExactWritersAnswerAsAReadDoes: whatever a task waits for, whatever is written
+// and however it ends, the answer shows the task byte by byte as a read right behind it.
+func TestExactWritersAnswerAsAReadDoes(t *testing.T) {
+	w := newWorld(t)
+	const n = 6
+	w.seed("ws", n)
+	w.approve(alpha, "ws")
+	w.must(w.store.Seed(t.Context(), "ws", func(tx store.SeedTx) (err error) {
+		for _, e := range [][2]int{{0, 1}, {0, 2}, {1, 2}, {2, 3}, {0, 4}, {3, 4}} {
+			err = errors.Join(err, tx.Relation(domain.TaskRelation{
+				Kind: domain.RelationDependency, SourceTaskID: taskID("ws", e[0]), TargetTaskID: taskID("ws", e[1]),
+			}))
+		}
+		return errors.Join(err, tx.Relation(domain.TaskRelation{
+			Kind: domain.RelationDependency, SourceTaskID: "gone", TargetTaskID: taskID("ws", 5),
+		}))
+	}))
+	seen := map[string]int{}
+	read := func(id string) *pluginv1.Task {
+		response, err := w.host.GetTaskExact(w.as(alpha), &pluginv1.GetTaskExactRequest{RequestId: "r", WorkspaceId: "ws", TaskId: id})
+		w.must(err)
+		return response.GetItem().GetTask()
+	}
+	same := func(result *pluginv1.HostCommandResult, task *pluginv1.Task) {
+		t.Helper()
+		answered, err := proto.MarshalOptions{Deterministic: true}.Marshal(task)
+		w.must(err)
+		now := read(task.GetId())
+		want, err := proto.MarshalOptions{Deterministic: true}.Marshal(now)
+		w.must(err)
+		if !bytes.Equal(answered, want) {
+			t.Fatalf("%v: answered is\n%v\nand read\n%v", result.GetStatus(), task, now)
+		}
+		seen[result.GetStatus().String()+" "+task.GetBlockedReason()]++
+	}
+	random := rand.New(rand.NewPCG(1, 2)) // the same each time
+	either := func(of ...string) *string { return &of[random.IntN(len(of))] }
+	var sent *pluginv1.UpdateTaskExactRequest
+	for i := range 200 {
+		switch kind := random.IntN(8); {
+		case kind == 0:
+			response, err := w.host.CreateTaskExact(w.as(alpha), w.createRequest("ws", fmt.Sprint("x", i)))
+			w.must(err)
+			same(response.GetResult(), response.GetTask())
+			continue
+		case kind > 2 || sent == nil: // otherwise the last one comes again
+			id := taskID("ws", random.IntN(n))
+			sent = &pluginv1.UpdateTaskExactRequest{
+				RequestId: "r", WorkspaceId: "ws", TaskId: id, IdempotencyKey: fmt.Sprint("u", i), CapabilityRevision: 1, Guard: noGuard(),
+				ExpectedResourceVersion: read(id).GetResourceVersion(),
+			}
+			if kind%2 == 0 {
+				sent.State = either("TODO", "COMPLETED", "FAILED")
+			} else {
+				sent.Title = either("One", "Another")
+			}
+		}
+		response, err := w.host.UpdateTaskExact(w.as(alpha), sent)
+		w.must(err)
+		same(response.GetResult(), response.GetTask())
+	}
+	for _, status := range []string{"APPLIED", "NO_CHANGE", "ALREADY_APPLIED"} {
+		for _, reason := range []string{"", "pending", "failed"} {
+			if seen["HOST_COMMAND_STATUS_"+status+" "+reason] < 3 {
+				t.Errorf("of %s, blocked %q, there are too few: %v", status, reason, seen)
+			}
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (h *host) GetTaskExact(ctx context.Context, message *pluginv1.GetTaskExactR
 	}
 	observedAt := timestamp(receipt.ObservedAt)
 	return &pluginv1.GetTaskExactResponse{
-		Item:    taskObservation(&task, receipt.StoreEpoch, observedAt),
+		Item:    taskObservation(task, receipt.StoreEpoch, observedAt),
 		Receipt: r.receipt(receipt, observedAt),
 	}, nil
 }
@@ -155,11 +155,13 @@ func checkUpdateTask(message *pluginv1.UpdateTaskExactRequest) *admission.Refusa
 // readBackTask is the task of a committed command, as the transaction that
 // answered saw it.
 func readBackTask(result command.Result) *pluginv1.Task {
-	task, ok := result.ReadBack.(domain.Task)
+	task, ok := result.ReadBack.(command.TaskReadBack)
 	if !ok {
 		return nil
 	}
-	return taskDTO(&task, result.StoreEpoch)
+	dto := taskDTO(&task.Task, result.StoreEpoch)
+	dto.Blocked, dto.BlockedReason = task.Blocked != domain.BlockedNot, string(task.Blocked)
+	return dto
 }
 
 func malformed(field, detail string) *admission.Refusal {

@@ -402,7 +402,7 @@ func testReplay(t *testing.T, d Database) {
 		again.Entry.AuditID != first.AuditID || again.Entry.After != "1.3" || again.Entry.CommandDigest != first.Entry.CommandDigest {
 		t.Errorf("first %+v\nagain %+v", first, again)
 	}
-	if task, ok := again.ReadBack.(domain.Task); !ok || task.Title != title {
+	if task, ok := again.ReadBack.(command.TaskReadBack); !ok || task.Title != title {
 		t.Errorf("the replay reads back %+v", again.ReadBack)
 	}
 	other := update

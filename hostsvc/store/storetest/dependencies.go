@@ -50,12 +50,13 @@ func testDependencyEvents(t *testing.T, d Database) {
 					return
 				}
 				current, _ := w.readTask(ws, id)
-				_, refusal := x.Run(t.Context(), installation, updateMethod, envelope(ws, 1, fmt.Sprint("key ", n)), command.UpdateTask{
+				result, refusal := x.Run(t.Context(), installation, updateMethod, envelope(ws, 1, fmt.Sprint("key ", n)), command.UpdateTask{
 					TaskID: id, ExpectedVersion: domain.ResourceVersion(1, current.Version), Patch: patch,
 				})
 				if refusal != nil {
 					t.Fatal(refusal)
 				}
+				w.sameAsRead(ws, result)
 			}
 			become := func(i int, state domain.TaskState, want ...string) {
 				t.Helper()
@@ -85,6 +86,10 @@ func testDependencyEvents(t *testing.T, d Database) {
 			become(0, domain.TaskInProgress)
 			become(0, domain.TaskCompleted, resolved(taskID(1)))
 			become(4, domain.TaskCompleted)
+			for _, state := range []domain.TaskState{domain.TaskInProgress, domain.TaskInProgress, domain.TaskTodo} { // of one that waits
+				text := string(state)
+				update(taskID(2), domain.TaskPatch{State: &text})
+			}
 			become(3, domain.TaskFailed, failed("quiet"), failed(taskID(2)))
 			become(3, domain.TaskCancelled)
 			become(3, domain.TaskCompleted, resolved("quiet"), resolved(taskID(2)))
@@ -104,6 +109,20 @@ func testDependencyEvents(t *testing.T, d Database) {
 	}
 }
 
+// sameAsRead checks that a readback says of the task what a read says right behind it.
+func (w *world) sameAsRead(ws string, result command.Result) {
+	w.t.Helper()
+	back := result.ReadBack.(command.TaskReadBack)
+	w.must(w.Read(w.t.Context(), func(s query.Snapshot) error {
+		task, _, _, err := s.Task(ws, back.ID)
+		waits, failure := s.Predecessors(ws, []string{back.ID}, query.Latest)
+		if want := domain.BlockedBy(waits[back.ID]); task.Version != back.Version || task.State != back.State || back.Blocked != want {
+			w.t.Errorf("read back is %+v, read is %+v, blocked %q", back, task, want)
+		}
+		return errors.Join(err, failure)
+	}))
+}
+
 // replayEvents shows that a command that is sent again tells nobody again.
 func replayEvents(t *testing.T, w *world, ws string, x *command.Executor) {
 	t.Helper()
@@ -120,7 +139,8 @@ func replayEvents(t *testing.T, w *world, ws string, x *command.Executor) {
 		if added := len(w.entries(ws)) - before; result.State != want || added != []int{2, 0}[i] {
 			t.Errorf("sent for the %d. time: %s, and %d entries", i+1, result.State, added)
 		}
-		if result.ReadBack.(domain.Task).State != domain.TaskCompleted || result.Entry.TargetID != taskID(0) {
+		w.sameAsRead(ws, result)
+		if result.ReadBack.(command.TaskReadBack).State != domain.TaskCompleted || result.Entry.TargetID != taskID(0) {
 			t.Errorf("the result is %+v", result)
 		}
 	}
