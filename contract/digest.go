@@ -34,6 +34,28 @@ func CanonicalDigest(v any) (Digest, error) {
 	return sha256.Sum256(canonical), nil
 }
 
+// CanonicalDigestOfText is CanonicalDigest of an object with one member, a text. Every
+// read of one target takes it, where encoding costs several times as much.
+func CanonicalDigestOfText(name, text string) (Digest, error) {
+	if !isPlain(name) || !isPlain(text) {
+		return CanonicalDigest(map[string]string{name: text})
+	}
+	var room [256]byte
+	canonical := append(room[:0], `{"`...)
+	canonical = append(append(append(canonical, name...), `":"`...), text...)
+	return sha256.Sum256(append(canonical, `"}`...)), nil
+}
+
+// isPlain tells whether RFC 8785 writes a text as it is, between quotation marks.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
 // isCanonical tells, for an output of json.Marshal, whether RFC 8785 would leave
 // it as it is: an object whose members, at every depth, come in order, with
 // texts of plain ASCII and no number but a short whole one. It is on the path of

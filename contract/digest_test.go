@@ -33,6 +33,23 @@ func TestCanonicalDigest(t *testing.T) {
 	}
 }
 
+func TestCanonicalDigestOfText(t *testing.T) {
+	for _, text := range []string{
+		"", "plain", "01990a4e-7b6c-7c3e-8a2f-000000000001", strings.Repeat("long", 100), "<&>", `a","b":"c`, `back\slash`, "new\nline",
+		"\x7f", "ü", "\u2028", "bad \xff UTF-8", "null\x00",
+	} {
+		for _, name := range []string{"task_id", `odd"name`} {
+			want, err := CanonicalDigest(map[string]string{name: text})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := CanonicalDigestOfText(name, text); err != nil || got != want {
+				t.Errorf("CanonicalDigestOfText(%q, %q) = %s, %v, want %s", name, text, got, err, want)
+			}
+		}
+	}
+}
+
 func TestParseManifestDigest(t *testing.T) {
 	good := ManifestDigestPrefix + strings.Repeat("0f", 32)
 	if got, fault := ParseManifestDigest("d", good); fault != nil || got != good {

@@ -122,7 +122,7 @@ func Reasons() []ReasonInfo { return append([]ReasonInfo(nil), reasonTable[:]...
 // LookupReason returns the table row of a reason; ok is false for a text that
 // is no reason of this contract.
 func LookupReason(r Reason) (info ReasonInfo, ok bool) {
-	for _, row := range reasonTable {
+	for _, row := range reasonTable[:] { // ranging over the array would copy it, on the stack of every call
 		if row.Reason == r {
 			return row, true
 		}

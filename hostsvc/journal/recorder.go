@@ -48,6 +48,8 @@ type Recorder struct {
 	mu      sync.Mutex
 	pending *batch
 	closed  bool
+	// room is what the receipts of reads are likely to take in the next flush.
+	room int
 	// wake has room for one signal: something waits.
 	wake chan struct{}
 	// stopped is closed once the last flush is done.
@@ -139,6 +141,9 @@ func (r *Recorder) add(receipt *Receipt) (*batch, error) {
 	segment := b.segments[chain]
 	if segment == nil {
 		segment = &Segment{}
+		if chain == "" {
+			segment.Body = make([]byte, 0, r.room)
+		}
 		b.segments[chain] = segment
 	}
 	size := len(segment.Body)
@@ -180,6 +185,9 @@ func (r *Recorder) run() {
 		r.mu.Lock()
 		b, last := r.pending, r.closed
 		r.pending = newBatch()
+		if reads := b.segments[""]; reads != nil {
+			r.room = len(reads.Body) + len(reads.Body)/8
+		}
 		r.mu.Unlock()
 		if b.total.receipts > 0 {
 			b.err = r.flush(b)

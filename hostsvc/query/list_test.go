@@ -179,7 +179,7 @@ func TestI10_TasksAreBlockedAsOfTheirSnapshot(t *testing.T) {
 		t.Errorf("asked for %q, want %q", w.asked, want)
 	}
 	w.broken = errors.New("a broken disk")
-	if got, _, refusal := r.Task(t.Context(), "i", admission.Method{Name: "GetTaskExact", Capability: contract.ReadTasks}, testEnv, second.Items[0].ID); refusal == nil || got.ID != "" {
+	if got, _, refusal := r.Task(t.Context(), "i", admission.Method{Name: "GetTaskExact", Capability: contract.ReadTasks}, testEnv, second.Items[0].ID); refusal == nil || got != nil {
 		t.Errorf("what it waits for can't be read: %+v, %v", got, refusal)
 	}
 	// What waits for nothing isn't asked for.

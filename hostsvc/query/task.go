@@ -81,22 +81,23 @@ func (f TaskFilter) Check() *admission.Refusal {
 	return nil
 }
 
-// Task reads one task of a workspace (GetTaskExact).
-func (r *Reader) Task(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, taskID string) (Task, Receipt, *admission.Refusal) {
+// Task reads one task of a workspace (GetTaskExact), nil where it is refused. It is
+// passed on by its pointer: each copy of a task makes the stack of every call larger.
+func (r *Reader) Task(ctx context.Context, installationID string, m admission.Method, env admission.Envelope, taskID string) (*Task, Receipt, *admission.Refusal) {
 	digest, check := targetDigest("task_id", taskID)
-	return read(ctx, r, installationID, m, env, check, digest, func(s Snapshot, _ *authority.Row) (Task, domain.Version, error) {
+	return read(ctx, r, installationID, m, env, check, digest, func(s Snapshot, _ *authority.Row) (*Task, domain.Version, error) {
 		task, waits, found, err := s.Task(env.WorkspaceID, taskID)
 		if err != nil {
-			return Task{}, 0, fmt.Errorf("read the task: %w", err)
+			return nil, 0, fmt.Errorf("read the task: %w", err)
 		}
 		if !found {
-			return Task{}, 0, notHere("task_id")
+			return nil, 0, notHere("task_id")
 		}
 		one := []Task{{Task: task, Blocked: domain.BlockedNot}}
 		if waits {
 			err = deriveBlocked(s, env.WorkspaceID, Latest, one)
 		}
-		return one[0], task.Version, err
+		return &one[0], task.Version, err
 	})
 }
 
@@ -152,7 +153,7 @@ func targetDigest(field, id string) (string, *admission.Refusal) {
 	if fault := contract.CheckIdentifier(field, id); fault != nil {
 		return "", admission.RefuseField(fault)
 	}
-	digest, err := contract.CanonicalDigest(map[string]string{field: id})
+	digest, err := contract.CanonicalDigestOfText(field, id)
 	if err != nil {
 		return "", malformedPage(field, "has no canonical form")
 	}
