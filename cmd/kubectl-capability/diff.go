@@ -773,12 +773,13 @@ func plural(word string, n int) string {
 
 func (r difference) text(w io.Writer, p painter) {
 	for _, c := range r.Installations {
-		fmt.Fprintf(w, "%s  %s:%d\n  %s\n\n", p.bold("installation "+c.Name), visible(c.File), c.Line, c.sentence())
+		fmt.Fprintf(w, "%s  %s:%d\n  %s\n\n", p.bold("installation "+visible(c.Name)), visible(c.File), c.Line, visible(c.sentence()))
 	}
 	for i := range r.Changes {
 		c := &r.Changes[i]
-		fmt.Fprintln(w, strings.TrimRight(p.bold(c.title())+": "+c.headline()+"  "+c.where(), " "))
+		fmt.Fprintln(w, strings.TrimRight(p.bold(visible(c.title()))+": "+c.headline()+"  "+c.where(), " "))
 		for _, line := range c.lines() {
+			line = visible(line)
 			switch line[0] {
 			case '+':
 				line = p.yellow(line)
@@ -793,7 +794,7 @@ func (r difference) text(w io.Writer, p painter) {
 		fmt.Fprintln(w, p.red("invalid:"), f)
 	}
 	for _, note := range r.Notes {
-		fmt.Fprintln(w, "note:", note)
+		fmt.Fprintln(w, "note:", visible(note))
 	}
 	fmt.Fprintln(w, r.summary())
 }

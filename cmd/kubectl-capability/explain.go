@@ -80,9 +80,11 @@ type explanation struct {
 	Revision    uint64  `json:"revision"`
 	Checks      []check `json:"checks,omitempty"`
 	// Events are those that a call of WatchEvents is about.
-	Events  []eventNeed `json:"events,omitempty"`
-	Why     []string    `json:"why,omitempty"`
-	NotSeen []string    `json:"notSeen"`
+	Events []eventNeed `json:"events,omitempty"`
+	Why    []string    `json:"why,omitempty"`
+	// Notes are what else is the matter with the installation; they don't decide the call.
+	Notes   []string `json:"notes,omitempty"`
+	NotSeen []string `json:"notSeen"`
 }
 
 type check struct {
@@ -188,6 +190,7 @@ func (t *tool) explainCall(ctx context.Context, c *cluster, name string, capabil
 	e := explanation{
 		Plugin: name, Namespace: s.namespace, WorkspaceID: s.workspaceID, Method: o.method, Capability: capability.String(),
 		State: string(verdict.State), Reason: string(verdict.Reason), Allowed: verdict.Allowed(), Revision: verdict.Revision,
+		Notes: notesOn(s.installation),
 		NotSeen: append([]string{
 			"holds: a narrowing that the Host has just seen, and not yet recorded, denies at once",
 			"the lease: while the store doesn't vouch for its rows, every call is answered UNAVAILABLE",
@@ -329,6 +332,15 @@ func (s subject) why(row authority.Row, capability contract.Capability, revision
 	return why
 }
 
+// notesOn says what of an installation waits for somebody.
+func notesOn(o *v1alpha1.PluginInstallation) []string {
+	var notes []string
+	for _, waits := range waitsOf(o) {
+		notes = append(notes, "the installation's "+waits.Type+" ("+waits.Reason+"): "+waits.Message)
+	}
+	return notes
+}
+
 func (t *tool) printExplanation(e explanation) {
 	paint := t.paint(t.Out)
 	call := e.Capability
@@ -364,6 +376,9 @@ func (t *tool) printExplanation(e explanation) {
 	t.printEvents(e)
 	for _, why := range e.Why {
 		fmt.Fprintln(t.Out, "Why:", why)
+	}
+	for _, note := range e.Notes {
+		fmt.Fprintln(t.Out, "Note:", visible(note))
 	}
 	if e.Retry != "" {
 		fmt.Fprintf(t.Out, "What the plugin does with it: %s (docs/reference/results.md)\n", e.Retry)

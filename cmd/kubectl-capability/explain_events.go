@@ -71,8 +71,8 @@ func (t *tool) explainEvents(ctx context.Context, c *cluster, name string, o exp
 	}
 	e := explanation{
 		Plugin: name, Namespace: s.namespace, WorkspaceID: s.workspaceID, Method: o.method, State: string(contract.StateApplied),
-		Allowed: refusal == nil,
-		Events:  []eventNeed{{Pattern: events.ContextChanged, Sent: refusal == nil}},
+		Allowed: refusal == nil, Notes: notesOn(s.installation),
+		Events: []eventNeed{{Pattern: events.ContextChanged, Sent: refusal == nil}},
 		NotSeen: append([]string{
 			"holds and the lease, as for any capability: they can only keep an event back",
 			"what the plugin asks for: its request may name some of the declared patterns",

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kandev/plugin-host/api/v1alpha1"
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/controllers/kinds"
@@ -53,9 +56,12 @@ func (p *parsedPackage) explainLegacy(t *tool) {
 	fmt.Fprintln(t.ErrOut)
 }
 
-// worksByV1 lists what v1 calls of an installation may do, were it not for the grants
-// in the fields without, which count for nothing.
+// worksByV1 lists what v1 calls of an installation may do by its spec, were it not for
+// the grants in the fields without, which count for nothing.
 func worksByV1(o *v1alpha1.PluginInstallation, without []string) []string {
+	if blockedBySpec(o) != "" {
+		return nil
+	}
 	terms := kinds.LegacyOf(o)
 	works := append((terms.Declared&^contract.LegacyWriters | terms.Writers).Names(), eventNames(terms)...)
 	if terms.ImplicitExpectNone {
@@ -63,6 +69,41 @@ func worksByV1(o *v1alpha1.PluginInstallation, without []string) []string {
 	}
 	return slices.DeleteFunc(works, func(name string) bool { return needsGrant(name) && inFields(without, name) })
 }
+
+// blockedBySpec is the gate that an installation's spec closes to everything, "" for
+// none.
+func blockedBySpec(o *v1alpha1.PluginInstallation) string {
+	installation, _, err := kinds.InstallationOf(o)
+	switch {
+	case o.Spec.Suspend:
+		return string(v1alpha1.GateSuspended)
+	case err != nil || installation.HostVersionUnsupported:
+		return string(v1alpha1.GateHostVersionUnsupported)
+	default:
+		return ""
+	}
+}
+
+// blockedV1 says what keeps every v1 call of an installation from working, "" for
+// nothing. Of what is wrong with its ServiceAccount the controllers tell.
+func blockedV1(o *v1alpha1.PluginInstallation) string {
+	if gate := blockedBySpec(o); gate != "" {
+		return gate
+	}
+	accepted := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionAccepted)
+	if accepted == nil {
+		return notLookedAt
+	}
+	switch accepted.Reason {
+	case string(v1alpha1.GateServiceAccountConflict), v1alpha1.ReasonServiceAccountInWorkspace,
+		v1alpha1.ReasonServiceAccountNotFound, string(v1alpha1.GatePrincipalChanged):
+		return accepted.Reason
+	default:
+		return ""
+	}
+}
+
+const notLookedAt = "the Host has not looked at it yet"
 
 // needsGrant tells whether a name takes a grant, and not only a declaration.
 func needsGrant(name string) bool {
@@ -92,7 +133,7 @@ func stillUnverified(live, next *v1alpha1.PluginInstallation) []string {
 
 // legacyRows are the v1 declarations of an installation, none for one without.
 func legacyRows(o *v1alpha1.PluginInstallation) [][]string {
-	unverified := kinds.UnverifiedGrants(o)
+	unverified, blocked := kinds.UnverifiedGrants(o), blockedV1(o)
 	works := worksByV1(o, nil)
 	names := legacyNames(o.Spec.Manifest.Legacy)
 	for _, name := range works {
@@ -107,10 +148,10 @@ func legacyRows(o *v1alpha1.PluginInstallation) [][]string {
 	rows := [][]string{{"BY V1, IN EVERY WORKSPACE", "WORKS", "WHY NOT"}}
 	for _, name := range names {
 		switch {
-		case o.Spec.Suspend:
-			rows = append(rows, []string{name, "no", string(v1alpha1.GateSuspended)})
+		case blocked != "":
+			rows = append(rows, []string{name, "no", blocked})
 		case needsGrant(name) && slices.Contains(works, name) && o.Status.ObservedGeneration != o.Generation:
-			rows = append(rows, []string{name, "no", "the Host has not looked at it yet"})
+			rows = append(rows, []string{name, "no", notLookedAt})
 		case needsGrant(name) && inFields(unverified, name):
 			rows = append(rows, []string{name, "no", v1alpha1.ReasonNotVerified})
 		case slices.Contains(works, name):
@@ -194,4 +235,18 @@ func keepDeclared(o *v1alpha1.PluginInstallation) []string {
 		return !declared
 	})
 	return gone
+}
+
+// waitsOf says what of an installation waits for somebody, though it may be accepted.
+func waitsOf(o *v1alpha1.PluginInstallation) []metav1.Condition {
+	var waits []metav1.Condition
+	for _, of := range []struct{ kind, reason string }{
+		{v1alpha1.ConditionReviewRequired, v1alpha1.ReasonNotVerified},
+		{v1alpha1.ConditionConfigReady, v1alpha1.ReasonSecretsUnresolved},
+	} {
+		if c := meta.FindStatusCondition(o.Status.Conditions, of.kind); c != nil && c.Reason == of.reason {
+			waits = append(waits, *c)
+		}
+	}
+	return waits
 }

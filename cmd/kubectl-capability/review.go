@@ -235,13 +235,12 @@ func (t *tool) show(ctx context.Context, c *cluster, s subject) error {
 		table(w, rows)
 		t.hintWriters(s.installation)
 	}
-	for _, waits := range []struct{ kind, reason, says string }{
-		{v1alpha1.ConditionReviewRequired, v1alpha1.ReasonNotVerified, "Waits for a human"},
-		{v1alpha1.ConditionConfigReady, v1alpha1.ReasonSecretsUnresolved, "Has no configuration"},
-	} {
-		if c := meta.FindStatusCondition(s.installation.Status.Conditions, waits.kind); c != nil && c.Reason == waits.reason {
-			fmt.Fprintf(w, "\n%s (%s): %s\n", paint.yellow(waits.says), c.Reason, c.Message)
+	for _, c := range waitsOf(s.installation) {
+		says := "Waits for a human"
+		if c.Type == v1alpha1.ConditionConfigReady {
+			says = "Has no configuration"
 		}
+		fmt.Fprintf(w, "\n%s (%s): %s\n", paint.yellow(says), c.Reason, visible(c.Message))
 	}
 	if s.approval != nil {
 		for _, gate := range s.approval.Status.Gates {

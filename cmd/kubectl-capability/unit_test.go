@@ -548,7 +548,7 @@ func TestV1OfAnInstallation(t *testing.T) {
 	if rows := legacyRows(o); rows != nil {
 		t.Errorf("without v1: %v", rows)
 	}
-	o.Status.InstallationID = id
+	o.Spec.PluginID, o.Status.InstallationID = "kandev.standup", id
 	o.Spec.Manifest.Legacy = &v1alpha1.LegacyManifest{
 		APIRead: []v1alpha1.LegacyReadResource{"tasks"}, APIWrite: v1alpha1.LegacyWriteResources(), Events: []string{"task.*"},
 	}
@@ -564,6 +564,18 @@ func TestV1OfAnInstallation(t *testing.T) {
 		{"api_write:messages", "no", "granted to another installation"}, {"api_write:interactions", "no", "not granted"},
 		{"event task.*", "yes", ""}, {"compat.implicitExpectNone", "no", "granted to another installation"},
 	}
+	for _, row := range legacyRows(o)[1:] {
+		if row[1] != "no" || row[2] != notLookedAt {
+			t.Errorf("before the Host has looked at it: %v", row)
+		}
+	}
+	accept(o, v1alpha1.ReasonServiceAccountInWorkspace)
+	for _, row := range legacyRows(o)[1:] {
+		if row[1] != "no" || row[2] != v1alpha1.ReasonServiceAccountInWorkspace {
+			t.Errorf("with an account that isn't accepted: %v", row)
+		}
+	}
+	accept(o, v1alpha1.ReasonConfigInvalid) // it takes nothing away
 	if rows := legacyRows(o); !reflect.DeepEqual(rows, want) {
 		t.Errorf("got %v", rows)
 	}
@@ -585,6 +597,15 @@ func TestV1OfAnInstallation(t *testing.T) {
 	if gone := keepDeclared(o); !slices.Equal(gone, []string{"legacy.write:tasks"}) || len(o.Spec.Compatibility.LegacyWriters) != 1 {
 		t.Errorf("gone %v, left %+v", gone, o.Spec.Compatibility.LegacyWriters)
 	}
+	o.Spec.Manifest.MinHostVersion = "999"
+	for _, row := range legacyRows(o)[1:] {
+		if row[1] != "no" || row[2] != "HostVersionUnsupported" {
+			t.Errorf("for a newer Host: %v", row)
+		}
+	}
+	if works := worksByV1(o, nil); works != nil {
+		t.Errorf("for a newer Host works %v", works)
+	}
 	o.Spec.Suspend = true
 	for _, row := range legacyRows(o)[1:] {
 		if row[1] != "no" || row[2] != "Suspended" {
@@ -593,19 +614,70 @@ func TestV1OfAnInstallation(t *testing.T) {
 	}
 }
 
+// accept gives an installation its condition Accepted, False for a reason.
+func accept(o *v1alpha1.PluginInstallation, reason string) {
+	o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: reason}}
+}
+
 // notVerified says of an installation what the controllers do of grants that nobody has
-// checked.
+// checked, beside what they say already.
 func notVerified(o *v1alpha1.PluginInstallation, fields ...string) {
-	o.Status.Conditions = []metav1.Condition{{
+	o.Status.Conditions = append(o.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionReviewRequired, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNotVerified,
 		Message: kinds.UnverifiedMessage(fields), ObservedGeneration: o.Generation,
-	}}
+	})
+}
+
+func TestNotesOnAnInstallation(t *testing.T) {
+	o := &v1alpha1.PluginInstallation{}
+	accept(o, v1alpha1.ReasonConfigInvalid)
+	if notes := notesOn(o); notes != nil {
+		t.Errorf("nothing waits: %q", notes)
+	}
+	notVerified(o, "spec.compatibility.implicitExpectNone")
+	o.Status.Conditions = append(o.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionConfigReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonSecretsUnresolved, Message: "spec.secretRefs[token]: why",
+	})
+	notes := notesOn(o)
+	if len(notes) != 2 || !strings.Contains(notes[0], "ReviewRequired (NotVerified): spec.compatibility.implicitExpectNone") ||
+		notes[1] != "the installation's ConfigReady (SecretsUnresolved): spec.secretRefs[token]: why" {
+		t.Errorf("notes %q", notes)
+	}
+	tool, out, _ := newTool("")
+	tool.printExplanation(explanation{Notes: []string{"one\nline"}})
+	if !strings.Contains(out.String(), `Note: one\u000aline`) {
+		t.Errorf("printed: %q", out)
+	}
+}
+
+// What a manifest says stays in its line: none can be made up.
+func TestDiffKeepsWhatAStrangerWroteInItsLine(t *testing.T) {
+	d := difference{
+		Installations: []installationChange{{Name: "a\nb", Kind: "Changed", Version: &transition{"1", "2\nNothing changes."}}},
+		Changes:       []change{{Name: "c\nd", Effect: effectNone, Notes: []string{"e\nf"}}},
+		Notes:         []string{"g\nh"},
+	}
+	var out bytes.Buffer
+	d.text(&out, painter{})
+	for _, line := range strings.Split(out.String(), "\n") {
+		switch line {
+		case "b", "d", "f", "h":
+			t.Errorf("a line of its own: %q", line)
+		}
+		if strings.HasPrefix(line, "Nothing changes.") && !strings.HasSuffix(strings.TrimSpace(out.String()), line) {
+			t.Errorf("made up: %q", line)
+		}
+	}
+	if n := strings.Count(out.String(), `\u000a`); n != 5 {
+		t.Errorf("%d line ends are shown in %q", n, out.String())
+	}
 }
 
 // Who writes a grant anew that nobody has checked widens, and who lets it stand doesn't.
 func TestAGrantThatNobodyCheckedIsNoneInADiff(t *testing.T) {
 	grant := v1alpha1.CompatibilityGrant{InstallationID: "3f0c9c1e-5a0e-4c53-8a6f-2f4b8f9d1c77", ApprovedBy: "ada"}
 	live := &v1alpha1.PluginInstallation{}
+	live.Spec.PluginID = "kandev.standup"
 	live.UID, live.Status.InstallationID = "u", grant.InstallationID
 	live.Spec.Manifest.Legacy = &v1alpha1.LegacyManifest{APIWrite: []v1alpha1.LegacyWriteResource{"tasks", "messages"}}
 	live.Spec.Compatibility = &v1alpha1.Compatibility{
