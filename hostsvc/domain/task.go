@@ -109,6 +109,23 @@ type Task struct {
 	Version         Version
 }
 
+// Size is about how many bytes the task takes, on the wire too.
+func (t *Task) Size() int {
+	const others, perLabel, perRepository, perPullRequest = 2 << 10, 16, 128, 512
+	n := others + len(t.Title) + len(t.Description) + t.Metadata.Size()
+	for _, label := range t.Labels {
+		n += perLabel + len(label)
+	}
+	for _, r := range t.Repositories {
+		n += perRepository + len(r.RepositoryID) + len(r.BaseBranch) + len(r.CheckoutBranch)
+	}
+	for i := range t.PullRequests {
+		p := &t.PullRequests[i]
+		n += perPullRequest + len(p.URL) + len(p.Title) + len(p.HeadBranch) + len(p.BaseBranch) + len(p.AuthorLogin)
+	}
+	return n
+}
+
 // TaskRepository is a repository that a task works on.
 type TaskRepository struct {
 	ID             string

@@ -145,10 +145,10 @@ func (g graph) tasks(ids []string) (tasks []domain.Task) {
 	return tasks
 }
 
-// sizeOfView is sizeOfTask with what the task depends on.
+// sizeOfView is a task's Size with what the task depends on.
 func sizeOfView(v *TaskView) int {
 	const others = 128
-	n := sizeOfTask(&v.Task)
+	n := v.Size()
 	for _, list := range [][]DependencyRef{v.DependsOn, v.Blocks} {
 		for _, ref := range list {
 			n += others + len(ref.Title)
@@ -160,6 +160,9 @@ func sizeOfView(v *TaskView) int {
 func refs(tasks []domain.Task, status bool) (shown []DependencyRef, cutOff bool) {
 	for _, t := range tasks[:min(len(tasks), maxDependencyRefs)] {
 		ref := DependencyRef{ID: t.ID, Title: t.Title, State: t.State}
+		if len(t.Title) > contract.MaxTitleBytes {
+			ref.Title = "" // a long one would be shown with each task that has to do with this
+		}
 		if status {
 			ref.Status = t.DependencyStatus()
 		}

@@ -22,8 +22,8 @@ type TaskSnapshot interface {
 	TasksByID(id string) ([]domain.Task, error)
 	// TasksOf reads those of the tasks that the workspace has.
 	TasksOf(workspaceID string, ids []string) ([]domain.Task, error)
-	// ChildTasksOf lists the children of tasks.
-	ChildTasksOf(workspaceID string, parentIDs []string) ([]domain.Task, error)
+	// ChildTasksOf lists the children of tasks as TaskTx.ChildTasks does.
+	ChildTasksOf(workspaceID string, parentIDs []string, limit, maxBytes int) (tasks []domain.Task, complete bool, err error)
 	// Head is a workspace's newest version.
 	Head(workspaceID string) (newest, oldest domain.Version, err error)
 	// RelationsOf lists the edges that have one of the tasks at either end, each
@@ -39,8 +39,9 @@ type TaskTx interface {
 	InsertTask(task domain.Task) error
 	// DeleteTask ends a task. What belongs to it is ended before.
 	DeleteTask(task domain.Task) error
-	// ChildTasks lists the children of tasks.
-	ChildTasks(parentIDs []string) ([]domain.Task, error)
+	// ChildTasks lists the children of tasks. complete is false where that would be
+	// more than limit tasks, or where their sizes come to more than maxBytes.
+	ChildTasks(parentIDs []string, limit, maxBytes int) (tasks []domain.Task, complete bool, err error)
 	Workflow(id string) (workflow domain.Workflow, found bool, err error)
 	// StepsOf lists the steps of a workflow by position.
 	StepsOf(workflowID string) ([]domain.WorkflowStep, error)
@@ -78,7 +79,7 @@ func (h *Host) ListTasks(ctx context.Context, caller Caller, filter TaskFilter, 
 	}
 	w := page.window()
 	err = h.Store.Read(ctx, func(s Snapshot) error {
-		found, whole, err := paged(w, sizeOfTask, func(offset, limit int) ([]domain.Task, error) {
+		found, whole, err := paged(w, (*domain.Task).Size, func(offset, limit int) ([]domain.Task, error) {
 			return s.AllTasks(filter, offset, limit)
 		})
 		if err != nil {
@@ -118,21 +119,6 @@ func (h *Host) GetTask(ctx context.Context, caller Caller, id string) (TaskView,
 		return TaskView{}, fmt.Errorf("read the task: %w", err)
 	}
 	return view, nil
-}
-
-// sizeOfTask counts what people and plugins wrote. The text of a member of metadata
-// takes about as much on the wire as in JSON.
-func sizeOfTask(t *domain.Task) int {
-	const others, perLabel, perPullRequest = 2 << 10, 64, 512
-	n := others + len(t.Title) + len(t.Description) + t.Metadata.Size()
-	for _, label := range t.Labels {
-		n += perLabel + len(label)
-	}
-	for i := range t.PullRequests {
-		p := &t.PullRequests[i]
-		n += perPullRequest + len(p.URL) + len(p.Title) + len(p.HeadBranch) + len(p.BaseBranch) + len(p.AuthorLogin)
-	}
-	return n
 }
 
 // findTask finds a task by its ID alone. An ID that several workspaces have, which

@@ -9,9 +9,13 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/domain"
 )
 
-// maxTree bounds the tasks of a tree that is shown or deleted at once. The shipped
-// Host has no bound; this one keeps a workspace from waiting for one transaction.
-const maxTree = 2_000
+// The bounds of a tree that is shown or deleted at once. The shipped Host has none;
+// these keep a workspace from waiting for one transaction, and this Host within its
+// memory.
+const (
+	maxTree      = 2_000
+	maxTreeBytes = 32 << 20
+)
 
 // PreviewPluginOwnedTaskTree lists what DeletePluginOwnedTaskTree would delete: each
 // parent before its children.
@@ -21,7 +25,9 @@ func (h *Host) PreviewPluginOwnedTaskTree(ctx context.Context, caller Caller, ro
 		if err != nil {
 			return err
 		}
-		tree, err := ownedTree(root, caller, func(ids []string) ([]domain.Task, error) { return s.ChildTasksOf(root.WorkspaceID, ids) })
+		tree, err := ownedTree(root, caller, func(ids []string, limit, maxBytes int) ([]domain.Task, bool, error) {
+			return s.ChildTasksOf(root.WorkspaceID, ids, limit, maxBytes)
+		})
 		if err != nil {
 			return err
 		}
@@ -35,17 +41,21 @@ func (h *Host) PreviewPluginOwnedTaskTree(ctx context.Context, caller Caller, ro
 }
 
 // ownedTree reads a tree level by level.
-func ownedTree(root domain.Task, caller Caller, children func(ids []string) ([]domain.Task, error)) (domain.OwnedTree, error) {
+func ownedTree(root domain.Task, caller Caller, children func(ids []string, limit, maxBytes int) ([]domain.Task, bool, error)) (domain.OwnedTree, error) {
 	owner := caller.owner()
 	if !owner.Owns(root) {
 		return domain.OwnedTreeOf(root, nil, owner) // nothing below is looked at
 	}
 	var below []domain.Task
 	seen := map[string]bool{root.ID: true}
+	bytes := root.Size()
 	for level := []string{root.ID}; len(level) > 0; {
-		found, err := children(level)
-		if err != nil {
+		found, complete, err := children(level, maxTree-1-len(below), maxTreeBytes-bytes)
+		switch {
+		case err != nil:
 			return domain.OwnedTree{}, fmt.Errorf("read the children: %w", err)
+		case !complete:
+			return domain.OwnedTree{}, fail(ResourceExhausted, "the task tree has more than %d tasks or %d bytes", maxTree, maxTreeBytes)
 		}
 		level = nil
 		for _, t := range found {
@@ -54,12 +64,10 @@ func ownedTree(root domain.Task, caller Caller, children func(ids []string) ([]d
 			}
 			seen[t.ID] = true
 			below = append(below, t)
+			bytes += t.Size()
 			if owner.Owns(t) {
 				level = append(level, t.ID)
 			}
-		}
-		if len(below) >= maxTree {
-			return domain.OwnedTree{}, fail(ResourceExhausted, "the task tree has more than %d tasks", maxTree)
 		}
 	}
 	return domain.OwnedTreeOf(root, below, owner)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/store"
 	pluginv1 "github.com/kandev/plugin-host/proto/kandev/plugin/v1"
 )
 
@@ -155,6 +156,80 @@ func TestV1MetadataIsNotTooDeep(t *testing.T) {
 		for _, n := range []int{32, 500} {
 			_, err = w.create(func(r *pluginv1.CreateTaskRequest) { r.Metadata = nested(n) })
 			wants(t, fmt.Sprint("metadata ", n, " deep"), err, codes.InvalidArgument, text)
+		}
+	}
+}
+
+// TestV1TreesAreBounded: what a plugin lays under one root, or others do, is never held
+// at once without a bound.
+func TestV1TreesAreBounded(t *testing.T) {
+	w := board(t)
+	const text = "the task tree has more than 2000 tasks or 33554432 bytes"
+	tree := func(root string) (shown, deleted int, err error) {
+		preview, err := w.host.PreviewPluginOwnedTaskTree(w.as(alpha), &pluginv1.PreviewPluginOwnedTaskTreeRequest{RootTaskId: root}, grpc.MaxCallRecvMsgSize(64<<20))
+		if err != nil {
+			_, also := w.host.DeletePluginOwnedTaskTree(w.as(alpha), &pluginv1.DeletePluginOwnedTaskTreeRequest{RootTaskId: root})
+			wants(t, "to delete the tree of "+root, also, codes.ResourceExhausted, text)
+			return 0, 0, err
+		}
+		removed, err := w.host.DeletePluginOwnedTaskTree(w.as(alpha), &pluginv1.DeletePluginOwnedTaskTreeRequest{RootTaskId: root})
+		return len(preview.GetTasks()), len(removed.GetDeletedTaskIds()), err
+	}
+	plant := func(root string, n int, description string) {
+		w.must(w.store.Seed(t.Context(), "one", func(tx store.SeedTx) (err error) {
+			for i := range n {
+				task := domain.Task{
+					ID: fmt.Sprintf("%s-%04d", root, i), ParentID: root, WorkflowID: "one-flow", WorkflowStepID: "one-todo", Title: "T",
+					State: domain.TaskTodo, Description: description, CreatorInstallationID: alpha,
+					Source: domain.PluginSource("plugin-of-" + alpha), CreatedAt: w.clock.Now(),
+				}
+				if i == 0 {
+					task.ID, task.ParentID = root, ""
+				} else if i > 1000 {
+					task.ParentID = fmt.Sprintf("%s-%04d", root, i-1000)
+				}
+				err = errors.Join(err, tx.Task(task))
+			}
+			return err
+		}))
+	}
+	plant("many", 2000, "")
+	if shown, deleted, err := tree("many"); shown != 2000 || deleted != 2000 || err != nil {
+		t.Errorf("of a tree of 2000, %d are shown and %d deleted: %v", shown, deleted, err)
+	}
+	plant("more", 2001, "")
+	_, _, err := tree("more")
+	wants(t, "to see a tree of 2001", err, codes.ResourceExhausted, text)
+	plant("long", 33, strings.Repeat("x", 1<<20))
+	_, _, err = tree("long")
+	wants(t, "to see a tree of 33 MiB", err, codes.ResourceExhausted, text)
+	plant("within", 30, strings.Repeat("x", 1<<20))
+	if shown, deleted, err := tree("within"); shown != 30 || deleted != 30 || err != nil {
+		t.Errorf("of a tree of 30 MiB, %d are shown and %d deleted: %v", shown, deleted, err)
+	}
+}
+
+// TestV1LongTitlesAreShownOnce: a title of any length must not be in the answers about
+// all tasks that have to do with it.
+func TestV1LongTitlesAreShownOnce(t *testing.T) {
+	w := board(t)
+	long := strings.Repeat("long ", 140_000)
+	w.must(w.store.Seed(t.Context(), "one", func(tx store.SeedTx) (err error) {
+		for i := range 10 {
+			id := fmt.Sprint("before-", i)
+			err = errors.Join(err, tx.Task(domain.Task{ID: id, WorkflowID: "one-flow", Title: long, State: domain.TaskFailed, CreatedAt: w.clock.Now()}),
+				tx.Relation(domain.TaskRelation{Kind: domain.RelationDependency, SourceTaskID: id, TargetTaskID: taskID("one", 0)}))
+		}
+		return err
+	}))
+	got, err := w.host.GetTask(w.as(alpha), &pluginv1.GetTaskRequest{Id: taskID("one", 0)}, grpc.MaxCallRecvMsgSize(clientBytes))
+	w.must(err)
+	if n := len(got.GetTask().GetDependsOn()); n != 10 || got.GetTask().GetBlockedReason() != "failed" {
+		t.Fatalf("%d predecessors are shown, which make it %q", n, got.GetTask().GetBlockedReason())
+	}
+	for _, ref := range got.GetTask().GetDependsOn() {
+		if ref.GetTitle() != "" || ref.GetState() != "FAILED" || ref.GetStatus() != "failed" {
+			t.Errorf("a predecessor is shown as %v", ref)
 		}
 	}
 }

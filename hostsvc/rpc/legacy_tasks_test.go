@@ -488,7 +488,11 @@ func TestV1OwnedTree(t *testing.T) {
 	if want := []string{right, leaf, left, root.GetId()}; !slices.Equal(deleted.GetDeletedTaskIds(), want) {
 		t.Errorf("deleted %q, want %q", deleted.GetDeletedTaskIds(), want)
 	}
-	for i, e := range w.entries("one")[before:] {
+	entries := w.entries("one")[before:]
+	if n := len(deleted.GetDeletedTaskIds()); len(entries) != n+1 || entries[n].EventType != "task.dependencies_resolved" || entries[n].TargetID != taskID("one", 0) {
+		t.Fatalf("the deletion has %d entries, and ends with %+v", len(entries), entries[len(entries)-1])
+	}
+	for i, e := range entries[:len(entries)-1] {
 		if e.EventType != "task.deleted" || e.TargetID != deleted.GetDeletedTaskIds()[i] || e.InstallationID != alpha || e.After != "" || e.Before == "" {
 			t.Errorf("entry %d of the deletion is %+v", i, e)
 		}

@@ -281,17 +281,35 @@ func (t *tx) taskRows(tasks *[]domain.Task) func(Row) error {
 }
 
 // ChildTasks implements legacy.TaskTx.
-func (t *tx) ChildTasks(parentIDs []string) (tasks []domain.Task, err error) {
+func (t *tx) ChildTasks(parentIDs []string, limit, maxBytes int) ([]domain.Task, bool, error) {
+	return childTasks(t.query, t.workspace, parentIDs, limit, maxBytes)
+}
+
+// childTasks holds no more tasks at a time than it returns.
+func childTasks(query func(doing, statement string, row func(Row) error, args ...any) error, workspaceID string, parentIDs []string, limit, maxBytes int) (tasks []domain.Task, complete bool, err error) {
+	complete = true
+	bytes := 0
+	row := func(r Row) error {
+		if !complete {
+			return nil
+		}
+		task, err := scanTask(r, workspaceID)
+		bytes += task.Size()
+		if complete = len(tasks) < limit && bytes <= maxBytes; complete {
+			tasks = append(tasks, task)
+		}
+		return err
+	}
 	for part := range slices.Chunk(parentIDs, idsAtOnce) {
 		var b strings.Builder
-		args := writeIn(&b, []any{t.workspace}, "parent_id", part)
-		err = t.query("list the children of tasks",
-			`SELECT `+taskColumns+` FROM tasks WHERE workspace_id = $1 AND parent_id <> ''`+b.String(), t.taskRows(&tasks), args...)
-		if err != nil {
-			return nil, err
+		args := writeIn(&b, []any{workspaceID}, "parent_id", part)
+		statement := fmt.Sprintf(`SELECT %s FROM tasks WHERE workspace_id = $1 AND parent_id <> ''%s LIMIT $%d`, taskColumns, b.String(), len(args)+1)
+		err = query("list the children of tasks", statement, row, append(args, int64(limit+1-len(tasks)))...)
+		if err != nil || !complete {
+			return nil, false, err
 		}
 	}
-	return tasks, nil
+	return tasks, true, nil
 }
 
 // idsAtOnce is how many IDs one statement asks for at most.
@@ -348,16 +366,6 @@ func (s *snapshot) TasksOf(workspaceID string, ids []string) (tasks []domain.Tas
 }
 
 // ChildTasksOf implements legacy.TaskSnapshot.
-func (s *snapshot) ChildTasksOf(workspaceID string, parentIDs []string) (tasks []domain.Task, err error) {
-	for part := range slices.Chunk(parentIDs, idsAtOnce) {
-		var b strings.Builder
-		args := writeIn(&b, []any{workspaceID}, "parent_id", part)
-		err = s.query("list the children of tasks",
-			`SELECT `+taskColumns+`, workspace_id FROM tasks WHERE workspace_id = $1 AND parent_id <> ''`+b.String(),
-			s.tasksAnywhere(&tasks), args...)
-		if err != nil {
-			return nil, err
-		}
-	}
-	return tasks, nil
+func (s *snapshot) ChildTasksOf(workspaceID string, parentIDs []string, limit, maxBytes int) ([]domain.Task, bool, error) {
+	return childTasks(s.query, workspaceID, parentIDs, limit, maxBytes)
 }
