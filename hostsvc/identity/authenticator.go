@@ -234,8 +234,8 @@ const (
 // back, and what controls a pod is there before it.
 func (a *Authenticator) checkPrincipal(ctx context.Context, pod podKey, now time.Time) error {
 	st := a.standing(pod.account)
-	st.owned.Store(pod.workloadOf != "")
-	s, err := a.current(ctx, st, now)
+	owned := pod.workloadOf != ""
+	s, err := a.current(ctx, st, now, owned)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (a *Authenticator) checkPrincipal(ctx context.Context, pod podKey, now time
 		}
 		return refuse(CausePrincipal, why)
 	}
-	if s, err = a.look(ctx, st, now); err != nil {
+	if s, err = a.look(ctx, st, now, owned); err != nil {
 		return err
 	}
 	if why, _ = s.proves(pod.accountUID, pod.name, pod.uid, pod.workloadOf); why == "" {

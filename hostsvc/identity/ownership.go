@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -65,6 +66,11 @@ func (o *owners) follow(ctx context.Context, object metav1.Object, steps []link)
 	}
 	if found, ok := o.known[by]; ok {
 		return found, nil
+	}
+	if len(validation.NameIsDNSSubdomain(reference.Name, false)) > 0 {
+		// Nothing can have that name, and no request could ask for it: one such pod
+		// would leave all the others unknown.
+		return "", nil
 	}
 	owner, err := o.get(ctx, steps[0].resource, reference.Name)
 	switch {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,28 +112,37 @@ func TestI1_OnlyPodsOfTheWorkloadAreThePlugin(t *testing.T) {
 	absent := byReplicaSet(now)
 	absent.Name = "absent"
 	direct := byDeployment(ours)
+	called := func(name string) []metav1.OwnerReference {
+		reference := byReplicaSet(now)
+		reference.Name = name
+		return []metav1.OwnerReference{reference}
+	}
 
 	w.runsIt()
 	for name, c := range map[string]struct {
 		owners []metav1.OwnerReference
 		ours   bool
 	}{
-		"of the version that runs":             {[]metav1.OwnerReference{byReplicaSet(now)}, true},
-		"of the version before, in a rollout":  {[]metav1.OwnerReference{byReplicaSet(before)}, true},
-		"of nobody":                            {nil, false},
-		"of an owner that doesn't control it":  {[]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: now.Name, UID: now.UID}}, false},
-		"of the installation itself":           {[]metav1.OwnerReference{byInstallation(installed)}, false},
-		"of the deployment itself":             {[]metav1.OwnerReference{direct}, false},
-		"of a job":                             {[]metav1.OwnerReference{controlledBy("batch/v1", "Job", now.Name, now.UID)}, false},
-		"of a replica set of another group":    {[]metav1.OwnerReference{controlledBy("apps.invalid/v1", "ReplicaSet", now.Name, now.UID)}, false},
-		"of one of that name that is gone":     {[]metav1.OwnerReference{gone}, false},
-		"of one that isn't there":              {[]metav1.OwnerReference{absent}, false},
-		"of an orphan":                         {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("orphan"))}, false},
-		"of one that ours doesn't control":     {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("loose", uncontrolled))}, false},
-		"of another installation's":            {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("theirs-1", byDeployment(theirs)))}, false},
-		"of a deployment of nobody":            {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("bare-1", byDeployment(bare)))}, false},
-		"of one of a kind of the same name":    {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("fake-1", byDeployment(w.deployment("fake", lookalike))))}, false},
-		"of one in a chain that is too long":   {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("long", byReplicaSet(now)))}, false},
+		"of the version that runs":            {[]metav1.OwnerReference{byReplicaSet(now)}, true},
+		"of the version before, in a rollout": {[]metav1.OwnerReference{byReplicaSet(before)}, true},
+		"of nobody":                           {nil, false},
+		"of an owner that doesn't control it": {[]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: now.Name, UID: now.UID}}, false},
+		"of the installation itself":          {[]metav1.OwnerReference{byInstallation(installed)}, false},
+		"of the deployment itself":            {[]metav1.OwnerReference{direct}, false},
+		"of a job":                            {[]metav1.OwnerReference{controlledBy("batch/v1", "Job", now.Name, now.UID)}, false},
+		"of a replica set of another group":   {[]metav1.OwnerReference{controlledBy("apps.invalid/v1", "ReplicaSet", now.Name, now.UID)}, false},
+		"of one of that name that is gone":    {[]metav1.OwnerReference{gone}, false},
+		"of one that isn't there":             {[]metav1.OwnerReference{absent}, false},
+		"of an orphan":                        {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("orphan"))}, false},
+		"of one that ours doesn't control":    {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("loose", uncontrolled))}, false},
+		"of another installation's":           {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("theirs-1", byDeployment(theirs)))}, false},
+		"of a deployment of nobody":           {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("bare-1", byDeployment(bare)))}, false},
+		"of one of a kind of the same name":   {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("fake-1", byDeployment(w.deployment("fake", lookalike))))}, false},
+		"of one in a chain that is too long":  {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("long", byReplicaSet(now)))}, false},
+		// The API server takes any name in a reference; nothing can have these.
+		"of a path":                            {called("a/b"), false},
+		"of a folder":                          {called(".."), false},
+		"of a name that no request can hold":   {called(strings.Repeat("x", 1<<20)), false},
 		"of a replica set of the installation": {[]metav1.OwnerReference{byReplicaSet(w.replicaSet("short", byInstallation(installed)))}, false},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
@@ -229,4 +239,50 @@ func TestI1_WhatRunsAPodIsUnknown(t *testing.T) {
 		_, err := w.auth.Authenticate(t.Context(), token)
 		return err == nil
 	})
+}
+
+// turning answers one call with the one registration, and all after it with the other.
+type turning struct {
+	account       identity.Account
+	first, others identity.Registration
+	asked         atomic.Bool
+}
+
+func (d *turning) Registration(account identity.Account) (identity.Registration, bool) {
+	if d.asked.CompareAndSwap(false, true) {
+		return d.first, account == d.account
+	}
+	return d.others, account == d.account
+}
+
+// TestI1_CallsOfTwoViewsDoNotMix: while spec.workload comes or goes, some calls know of
+// it and others don't yet. Each gets its own answer.
+func TestI1_CallsOfTwoViewsDoNotMix(t *testing.T) {
+	w := newWorld(t)
+	set := w.replicaSet("ours-1", byDeployment(w.deployment("ours", byInstallation(installed))))
+	token := w.token("plugin", w.podOf("ours-1-x", byReplicaSet(set)), contract.Audience)
+	before := *w.directory.registration.Load()
+	after := before
+	after.WorkloadOf = string(installed)
+	d := &turning{account: w.directory.account, first: after, others: before}
+	d.asked.Store(true)
+	auth := identity.NewAuthenticator(identity.Config{Reviewer: w.reviewer, Cluster: w.cluster, Directory: d, Now: w.now})
+	call := func() error {
+		_, err := auth.Authenticate(t.Context(), token)
+		return err
+	}
+	must(t, call()) // the token is known, and the pod is, but not whose it is
+	d.asked.Store(false)
+	knows := make(chan error, 1)
+	go func() { knows <- call() }()
+	w.eventually("a call knows of the workload", d.asked.Load)
+	for {
+		select {
+		case err := <-knows:
+			must(t, err)
+			return
+		default:
+			must(t, call())
+		}
+	}
 }

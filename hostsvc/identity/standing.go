@@ -36,7 +36,8 @@ type standing struct {
 	// called is when a call last asked, as the time since the Authenticator was
 	// made.
 	called atomic.Int64
-	// owned: looks are to tell which installation the pods belong to.
+	// owned: the last call asked which installation its pod belongs to, so those
+	// looks are to tell it that no call waits for.
 	owned atomic.Bool
 
 	mu     sync.Mutex
@@ -72,14 +73,16 @@ func (s *seen) proves(accountUID, podName, podUID, workloadOf string) (why strin
 	return "", false
 }
 
-// answers tells whether a sighting has what the calls of an account ask for.
-func (st *standing) answers(s *seen) bool { return s != nil && (s.Owned || !st.owned.Load()) }
+// answers tells whether a sighting has what a call asks for. Each asks for itself: while
+// a registration changes, some know of it and others don't yet.
+func (s *seen) answers(owned bool) bool { return s != nil && (s.Owned || !owned) }
 
 // flight is a look on its way.
 type flight struct {
-	done chan struct{}
-	seen *seen
-	err  error
+	done  chan struct{}
+	owned bool
+	seen  *seen
+	err   error
 }
 
 // standing returns the account's, and makes it at its first call.
@@ -114,19 +117,20 @@ func (a *Authenticator) retire(st *standing) {
 }
 
 // current returns a sighting that is young enough, from memory if there is one.
-func (a *Authenticator) current(ctx context.Context, st *standing, now time.Time) (*seen, error) {
+func (a *Authenticator) current(ctx context.Context, st *standing, now time.Time, owned bool) (*seen, error) {
 	st.called.Store(int64(now.Sub(a.made)))
-	if s := st.seen.Load(); st.answers(s) && now.Sub(s.begun) < maxSightingAge {
+	st.owned.Store(owned)
+	if s := st.seen.Load(); s.answers(owned) && now.Sub(s.begun) < maxSightingAge {
 		return s, nil
 	}
-	return a.look(ctx, st, now.Add(-maxSightingAge))
+	return a.look(ctx, st, now.Add(-maxSightingAge), owned)
 }
 
 // look returns a sighting that began at notBefore or later, together with
-// everyone who waits for one.
-func (a *Authenticator) look(ctx context.Context, st *standing, notBefore time.Time) (*seen, error) {
+// everyone who waits for one; if owned, one that has the installations of the pods.
+func (a *Authenticator) look(ctx context.Context, st *standing, notBefore time.Time, owned bool) (*seen, error) {
 	for {
-		f, s, err := a.join(ctx, st, notBefore)
+		f, s, err := a.join(ctx, st, notBefore, owned)
 		if f == nil {
 			return s, err
 		}
@@ -138,7 +142,7 @@ func (a *Authenticator) look(ctx context.Context, st *standing, notBefore time.T
 		switch {
 		case f.err != nil:
 			return nil, f.err
-		case st.answers(f.seen) && !f.seen.begun.Before(notBefore):
+		case f.seen.answers(owned) && !f.seen.begun.Before(notBefore):
 			return f.seen, nil
 		}
 	}
@@ -146,10 +150,10 @@ func (a *Authenticator) look(ctx context.Context, st *standing, notBefore time.T
 
 // join returns the look that is on its way, begun by this call if need be, or
 // what is known without one.
-func (a *Authenticator) join(ctx context.Context, st *standing, notBefore time.Time) (*flight, *seen, error) {
+func (a *Authenticator) join(ctx context.Context, st *standing, notBefore time.Time, owned bool) (*flight, *seen, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if s := st.seen.Load(); st.answers(s) && !s.begun.Before(notBefore) {
+	if s := st.seen.Load(); s.answers(owned) && !s.begun.Before(notBefore) {
 		return nil, s, nil
 	}
 	now := a.now()
@@ -162,7 +166,7 @@ func (a *Authenticator) join(ctx context.Context, st *standing, notBefore time.T
 	if st.flight != nil {
 		return st.flight, nil, nil
 	}
-	f := &flight{done: make(chan struct{})}
+	f := &flight{done: make(chan struct{}), owned: owned}
 	st.flight = f
 	// Nobody who waits can take the look from the others.
 	go a.fly(context.WithoutCancel(ctx), st, f, lookPause-now.Sub(st.begun))
@@ -182,7 +186,7 @@ func (a *Authenticator) fly(ctx context.Context, st *standing, f *flight, pause 
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	begun := a.now()
-	sighting, err := a.cluster.Look(ctx, st.account, st.owned.Load())
+	sighting, err := a.cluster.Look(ctx, st.account, f.owned)
 	took := a.now().Sub(begun)
 	a.observer.Looked(err == nil, took)
 	st.mu.Lock()
@@ -282,14 +286,14 @@ func (a *Authenticator) attend(ctx context.Context, st *standing) {
 			return
 		}
 		// What fails is told to those who call.
-		_, _ = a.look(ctx, st, now)
+		_, _ = a.look(ctx, st, now, st.owned.Load())
 	}
 }
 
 // follow keeps one watch of the account's pods open.
 func (a *Authenticator) follow(ctx context.Context, st *standing) {
 	for {
-		if s, err := a.look(ctx, st, a.now().Add(-maxSightingAge)); err == nil {
+		if s, err := a.look(ctx, st, a.now().Add(-maxSightingAge), st.owned.Load()); err == nil {
 			// A watch that fails makes denial later, never wrong.
 			_ = a.cluster.Follow(ctx, st.account, s.Sighting, func(podUID string) { st.remove(podUID, a.now()) })
 		}
