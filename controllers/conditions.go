@@ -346,5 +346,7 @@ func shorten(text string) string {
 	if len(text) <= most {
 		return text
 	}
-	return text[:most] + "..."
+	// Half a character at the end would be stored as another one, and so never be what
+	// was written.
+	return strings.ToValidUTF8(text[:most], "") + "..."
 }

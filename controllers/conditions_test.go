@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -102,6 +103,15 @@ func TestConditions_EachReviewSaysSomething(t *testing.T) {
 		c := reviewRequired(authority.Report{Review: &authority.Review{Reason: reason}}, &v1alpha1.PluginCapabilityApprovalSpec{}, "doubt")
 		if c.Status != metav1.ConditionTrue || c.Reason != string(reason) || len(c.Message) < 20 {
 			t.Errorf("%s: %+v", reason, c)
+		}
+	}
+}
+
+func TestShorten_CutsNoCharacter(t *testing.T) {
+	for begins := range 4 {
+		got := shorten(strings.Repeat("x", begins) + strings.Repeat("€", 1000))
+		if !utf8.ValidString(got) || !strings.HasSuffix(got, "€...") || len(got) > 1003 || len(got) < 1000 {
+			t.Errorf("%d bytes before: %q", begins, got)
 		}
 	}
 }

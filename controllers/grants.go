@@ -58,6 +58,14 @@ func parseRecord(text string) record {
 	return r
 }
 
+// drop forgets the grants of an object that isn't among those that it has now. One that
+// is written again is another one: nobody has looked who wrote it.
+func (r record) drop(object string, has []authority.LegacyGrant) {
+	maps.DeleteFunc(r.grants, func(id string, _ int64) bool {
+		return kinds.GrantObject(id) == object && !slices.ContainsFunc(has, func(g authority.LegacyGrant) bool { return g.ID == id })
+	})
+}
+
 // load reads what the store keeps of the proof, and takes over what it says of
 // grants.
 func (p *proof) load(ctx context.Context) (record, map[string]int64, error) {
@@ -188,7 +196,7 @@ func (p *proof) review(ctx context.Context, o *v1alpha1.PluginInstallation) (rev
 		p.distrust(g.ID, o.Generation)
 	}
 	if len(checked) > 0 {
-		if err := p.check(ctx, checked, held && len(unknown) > 0, now.pins); err != nil {
+		if err := p.check(ctx, string(o.UID), grants, checked, held && len(unknown) > 0, now.pins); err != nil {
 			return r, err
 		}
 	}
@@ -196,9 +204,9 @@ func (p *proof) review(ctx context.Context, o *v1alpha1.PluginInstallation) (rev
 	return r, nil
 }
 
-// check makes durable that grants were found checked; new ones only under the very
-// proof that is recorded.
-func (p *proof) check(ctx context.Context, grants map[string]int64, anew bool, pins string) error {
+// check makes durable which of the grants that an object has were found checked; new
+// ones only under the very proof that is recorded.
+func (p *proof) check(ctx context.Context, object string, has []authority.LegacyGrant, checked map[string]int64, anew bool, pins string) error {
 	term, leading := p.leads()
 	if !leading {
 		return errNoTerm
@@ -213,7 +221,8 @@ func (p *proof) check(ctx context.Context, grants map[string]int64, anew bool, p
 		p.poke()
 		return fmt.Errorf("check a grant of compatibility: %w", errNotRecorded)
 	}
-	maps.Copy(r.grants, grants)
+	r.drop(object, has)
+	maps.Copy(r.grants, checked)
 	if err := p.store.Prove(ctx, term, r.text(), nil); err != nil {
 		return fmt.Errorf("record the grants of compatibility that are checked: %w", err)
 	}
