@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -22,9 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kandev/plugin-host/api/v1alpha1"
+	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/controllers/plugindata"
 	"github.com/kandev/plugin-host/hack/controlplane"
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/journal"
 	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/store"
 	"github.com/kandev/plugin-host/hostsvc/store/sqlite"
@@ -329,7 +332,9 @@ func TestI13_SweepPurgesWhatNobodySawGo(t *testing.T) {
 		id, err := durable.RecordInstallation(t.Context(), string(o.UID), o.Name)
 		s.must(err)
 		ids[name] = id
-		s.must(durable.PutState(t.Context(), domain.PluginState{InstallationID: id, Key: "k"}, func(legacy.StateWrite) error { return nil }))
+		s.must(durable.PutState(t.Context(), domain.PluginState{InstallationID: id, Key: "k"}, journal.Receipt{
+			AuditID: uuid.NewString(), InstallationID: id, Result: contract.StateApplied,
+		}, func(legacy.StateWrite) error { return nil }))
 		if name == "goes" {
 			s.must(api.Delete(t.Context(), o))
 		}

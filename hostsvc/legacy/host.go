@@ -21,6 +21,9 @@ type Caller struct {
 	// lock of what it writes, which it may have waited for (I5). It must not block; nil
 	// is for callers that nothing can be taken from.
 	Still func() error
+	// AuditID names the receipt of what it writes of its own; "" is one that the Host
+	// makes.
+	AuditID string
 }
 
 // still asks Still.
@@ -51,6 +54,19 @@ type Host struct {
 	Now     func() time.Time
 	// NewID returns a fresh, time-ordered identifier, NewAuditID a random one.
 	NewID, NewAuditID func() string
+}
+
+// receipt is of a write of the caller's own: it is in no workspace and has no entry, so
+// that its receipt is what commits with it.
+func (h *Host) receipt(caller Caller, method string, need contract.LegacyCapability) journal.Receipt {
+	receipt := journal.Receipt{
+		AuditID: caller.AuditID, InstallationID: caller.InstallationID, Method: method, Capability: need.String(),
+		Result: contract.StateApplied, At: h.Now(),
+	}
+	if receipt.AuditID == "" {
+		receipt.AuditID = h.NewAuditID()
+	}
+	return receipt
 }
 
 // write runs fn under the lock of a workspace, for a caller who may call still.

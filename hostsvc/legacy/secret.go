@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"regexp"
 	"time"
+
+	"github.com/kandev/plugin-host/contract"
+	"github.com/kandev/plugin-host/hostsvc/journal"
 )
 
 // The bounds of the secrets that one installation keeps.
@@ -27,13 +30,14 @@ type Secret struct {
 type SecretStore interface {
 	// Secret returns one secret.
 	Secret(ctx context.Context, installationID, key string) (secret Secret, found bool, err error)
-	// PutSecret writes a secret, or what allow returns of how many the installation
-	// would keep, and nothing. ErrUninstalled when the installation was uninstalled.
-	PutSecret(ctx context.Context, secret Secret, allow func(kept int) error) error
-	// DeleteSecret removes a secret, or does what allow returns and nothing; one that
-	// isn't there is removed already. ErrUninstalled when the installation was
-	// uninstalled.
-	DeleteSecret(ctx context.Context, installationID, key string, allow func() error) error
+	// PutSecret writes a secret together with its receipt, or what allow returns of how
+	// many the installation would keep, and nothing. ErrUninstalled when the
+	// installation was uninstalled.
+	PutSecret(ctx context.Context, secret Secret, receipt journal.Receipt, allow func(kept int) error) error
+	// DeleteSecret removes a secret and writes the receipt of that in one transaction,
+	// or does what allow returns and nothing; one that isn't there is removed already.
+	// ErrUninstalled when the installation was uninstalled.
+	DeleteSecret(ctx context.Context, installationID, key string, receipt journal.Receipt, allow func() error) error
 	// SecretsAfter lists at most limit secrets of all installations behind one, by
 	// installation and key.
 	SecretsAfter(ctx context.Context, installationID, key string, limit int) ([]Secret, error)
@@ -95,7 +99,7 @@ func (h *Host) SetSecret(ctx context.Context, caller Caller, key, value string) 
 	err := h.Secrets.PutSecret(ctx, Secret{
 		InstallationID: caller.InstallationID, Key: key, UpdatedAt: h.Now(),
 		Sealed: h.Vault.Seal(caller.InstallationID, key, []byte(value)),
-	}, func(kept int) error {
+	}, h.receipt(caller, "SetSecret", contract.LegacySecrets), func(kept int) error {
 		if err := caller.still(); err != nil {
 			return err
 		}
@@ -113,7 +117,7 @@ func (h *Host) DeleteSecret(ctx context.Context, caller Caller, key string) erro
 	if failure := h.checkSecret(key); failure != nil {
 		return failure
 	}
-	return uninstalled(h.Secrets.DeleteSecret(ctx, caller.InstallationID, key, caller.still))
+	return uninstalled(h.Secrets.DeleteSecret(ctx, caller.InstallationID, key, h.receipt(caller, "DeleteSecret", contract.LegacySecrets), caller.still))
 }
 
 // sealedPage is how many secrets Reseal looks at together.

@@ -8,6 +8,7 @@ import (
 	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/admission"
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/journal"
 )
 
 // The bounds of what one installation keeps as state, in bytes unless said
@@ -55,13 +56,13 @@ type StateStore interface {
 	// States lists the entries of a scope by key. It stops, and complete is false,
 	// before they have more than maxBytes together.
 	States(ctx context.Context, installationID, scope, scopeID string, maxBytes int) (entries []domain.PluginState, complete bool, err error)
-	// PutState writes an entry, or what allow returns and nothing. ErrUninstalled
-	// when the installation was uninstalled.
-	PutState(ctx context.Context, entry domain.PluginState, allow func(StateWrite) error) error
-	// DeleteState removes an entry, or does what allow returns and nothing; one that
-	// isn't there is removed already. ErrUninstalled when the installation was
-	// uninstalled.
-	DeleteState(ctx context.Context, key StateKey, allow func() error) error
+	// PutState writes an entry together with its receipt, or what allow returns and
+	// nothing. ErrUninstalled when the installation was uninstalled.
+	PutState(ctx context.Context, entry domain.PluginState, receipt journal.Receipt, allow func(StateWrite) error) error
+	// DeleteState removes an entry and writes the receipt of that in one transaction,
+	// or does what allow returns and nothing; one that isn't there is removed already.
+	// ErrUninstalled when the installation was uninstalled.
+	DeleteState(ctx context.Context, key StateKey, receipt journal.Receipt, allow func() error) error
 }
 
 // stateKey makes the name of an entry of the caller's.
@@ -114,7 +115,7 @@ func (h *Host) SetState(ctx context.Context, caller Caller, scope, scopeID, key 
 	}
 	err := h.State.PutState(ctx, domain.PluginState{
 		InstallationID: name.InstallationID, Scope: scope, ScopeID: scopeID, Key: key, Value: value, UpdatedAt: h.Now(),
-	}, func(w StateWrite) error {
+	}, h.receipt(caller, "SetState", contract.LegacyState), func(w StateWrite) error {
 		if err := caller.still(); err != nil {
 			return err
 		}
@@ -142,7 +143,7 @@ func (h *Host) DeleteState(ctx context.Context, caller Caller, scope, scopeID, k
 	if failure != nil {
 		return failure
 	}
-	return uninstalled(h.State.DeleteState(ctx, name, caller.still))
+	return uninstalled(h.State.DeleteState(ctx, name, h.receipt(caller, "DeleteState", contract.LegacyState), caller.still))
 }
 
 // uninstalled answers what was uninstalled under the call like a call after it.

@@ -37,6 +37,8 @@ type call struct {
 	method    *method
 	// declared is what the manifest of a v1 caller declares.
 	declared contract.LegacySet
+	// ownAuditID is of the receipt that a write of the plugin's own commits with.
+	ownAuditID string
 	// still is whether what it calls is still allowed.
 	still func() error
 	// compatible tells whether the installation may leave out now what the first

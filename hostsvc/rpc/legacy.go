@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -44,7 +45,10 @@ func callerOf(ctx context.Context) legacy.Caller {
 	if !ok || !c.method.legacy {
 		panic("a v1 call came past the door")
 	}
-	return legacy.Caller{InstallationID: c.principal.InstallationID, PluginID: c.principal.PluginID, Declared: c.declared, Still: c.still}
+	return legacy.Caller{
+		InstallationID: c.principal.InstallationID, PluginID: c.principal.PluginID, Declared: c.declared, Still: c.still,
+		AuditID: c.ownAuditID,
+	}
 }
 
 // v1 runs a v1 call that has come in: it decides, and turns what comes back into
@@ -60,6 +64,9 @@ func (d *door) v1(ctx context.Context, c *call, call func() (any, error)) (respo
 		return nil, c.v1Refused(refusal)
 	}
 	c.declared = seen.Declared
+	if ownWriters[c.method.Name] {
+		c.ownAuditID = uuid.NewString()
+	}
 	c.still = func() error {
 		if refusal := admission.AuthoriseLegacy(d.legacy.Legacy(c.principal.InstallationID), c.method.need, d.now()); refusal != nil {
 			return refusal

@@ -17,6 +17,7 @@ import (
 	"github.com/kandev/plugin-host/hostsvc/command"
 	"github.com/kandev/plugin-host/hostsvc/domain"
 	"github.com/kandev/plugin-host/hostsvc/events"
+	"github.com/kandev/plugin-host/hostsvc/journal"
 	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/rpc"
 	"github.com/kandev/plugin-host/hostsvc/store"
@@ -46,12 +47,12 @@ type lockingState struct {
 	before func()
 }
 
-func (l *lockingState) PutState(ctx context.Context, entry domain.PluginState, allow func(legacy.StateWrite) error) error {
-	return l.StateStore.PutState(ctx, entry, func(write legacy.StateWrite) error { l.before(); return allow(write) })
+func (l *lockingState) PutState(ctx context.Context, entry domain.PluginState, receipt journal.Receipt, allow func(legacy.StateWrite) error) error {
+	return l.StateStore.PutState(ctx, entry, receipt, func(write legacy.StateWrite) error { l.before(); return allow(write) })
 }
 
-func (l *lockingState) DeleteState(ctx context.Context, key legacy.StateKey, allow func() error) error {
-	return l.StateStore.DeleteState(ctx, key, func() error { l.before(); return allow() })
+func (l *lockingState) DeleteState(ctx context.Context, key legacy.StateKey, receipt journal.Receipt, allow func() error) error {
+	return l.StateStore.DeleteState(ctx, key, receipt, func() error { l.before(); return allow() })
 }
 
 type lockingSecrets struct {
@@ -60,12 +61,12 @@ type lockingSecrets struct {
 	before func()
 }
 
-func (l *lockingSecrets) PutSecret(ctx context.Context, secret legacy.Secret, allow func(int) error) error {
-	return l.SecretStore.PutSecret(ctx, secret, func(kept int) error { l.before(); return allow(kept) })
+func (l *lockingSecrets) PutSecret(ctx context.Context, secret legacy.Secret, receipt journal.Receipt, allow func(int) error) error {
+	return l.SecretStore.PutSecret(ctx, secret, receipt, func(kept int) error { l.before(); return allow(kept) })
 }
 
-func (l *lockingSecrets) DeleteSecret(ctx context.Context, installationID, key string, allow func() error) error {
-	return l.SecretStore.DeleteSecret(ctx, installationID, key, func() error { l.before(); return allow() })
+func (l *lockingSecrets) DeleteSecret(ctx context.Context, installationID, key string, receipt journal.Receipt, allow func() error) error {
+	return l.SecretStore.DeleteSecret(ctx, installationID, key, receipt, func() error { l.before(); return allow() })
 }
 
 type lockingEvents struct {

@@ -582,7 +582,7 @@ func TestI14_SecretsAreNowhereElse(t *testing.T) {
 	for _, c := range []struct{ installation, key string }{{alpha, "other"}, {beta, "token"}} {
 		swapped := token
 		swapped.InstallationID, swapped.Key = c.installation, c.key
-		w.must(w.store.PutSecret(t.Context(), swapped, func(int) error { return nil }))
+		w.must(w.store.PutSecret(t.Context(), swapped, ownReceipt(swapped.InstallationID), func(int) error { return nil }))
 		_, err = w.host.GetSecret(w.as(c.installation), &pluginv1.GetSecretRequest{Key: c.key})
 		wants(t, "a swapped row", err, codes.Unavailable, "the Host can't serve this call now; try the same again")
 	}
@@ -635,7 +635,7 @@ func TestV1SecretsAreResealed(t *testing.T) {
 		w.must(w.v1.SetSecret(t.Context(), legacy.Caller{InstallationID: []string{alpha, beta}[n%2]}, fmt.Sprint(n), fmt.Sprint("value ", n)))
 	}
 	foreign := ring(9).Seal(alpha, "foreign", []byte("x"))
-	w.must(w.store.PutSecret(t.Context(), legacy.Secret{InstallationID: alpha, Key: "foreign", Sealed: foreign}, func(int) error { return nil }))
+	w.must(w.store.PutSecret(t.Context(), legacy.Secret{InstallationID: alpha, Key: "foreign", Sealed: foreign}, ownReceipt(alpha), func(int) error { return nil }))
 	for _, want := range []int{kept, 0} {
 		resealed, lost, err := legacy.Reseal(t.Context(), w.store, ring(8, 7))
 		if resealed != want || lost != 1 || err != nil {

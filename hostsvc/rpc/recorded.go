@@ -14,15 +14,15 @@ import (
 // What v1 leaves in the audit is decided here: the contract demands a record of every
 // exact call, and says nothing of v1's. What a v1 writer commits in a workspace has its
 // entry in the workspace's chain, in the same transaction, with audit ID, installation,
-// method and result. Every other outcome of a v1 writer leaves a receipt: what it was
-// refused, and what it wrote of the plugin's own. What only reads is counted, and an
-// event that a plugin publishes is a record by itself.
+// method and result, and what it writes of the plugin's own has its receipt there. Every
+// other outcome of a v1 writer, which committed nothing, leaves a receipt behind it. What
+// only reads is counted, and an event that a plugin publishes is a record by itself.
 
-// ownWriters write what is the plugin's own: it is in no workspace and has no entry.
+// ownWriters write what is the plugin's own: it is in no workspace, and its receipt
+// commits with it.
 var ownWriters = map[string]bool{"SetState": true, "DeleteState": true, "SetSecret": true, "DeleteSecret": true}
 
-// recordedV1 is a v1 answer once it is recorded. Without a record there is none: a
-// write that was done then is done again with the same effect, or found.
+// recordedV1 is a v1 answer once it is recorded. Without a record there is none.
 func (d *door) recordedV1(ctx context.Context, c *call, response any, err error) (any, error) {
 	failure := d.recordV1(ctx, c)
 	if failure == nil {
@@ -36,12 +36,18 @@ func (d *door) recordedV1(ctx context.Context, c *call, response any, err error)
 
 func (d *door) recordV1(ctx context.Context, c *call) error {
 	o, own := &c.outcome, ownWriters[c.method.Name]
+	if o.State.Succeeded() {
+		if own {
+			o.AuditID = c.ownAuditID
+		}
+		return nil
+	}
 	writes, capability := own, ""
 	for _, need := range c.method.need {
 		writes = writes || contract.LegacyWriters.Has(need)
 		capability = need.String()
 	}
-	if !writes || o.State.Succeeded() && !own {
+	if !writes {
 		return nil
 	}
 	if d.receipts == nil {

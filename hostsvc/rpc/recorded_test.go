@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -23,6 +24,11 @@ func (w *world) receiptsOf(method string) (receipts []journal.Receipt) {
 		}
 	}
 	return receipts
+}
+
+// ownReceipt is the receipt of a write of an installation's own.
+func ownReceipt(installationID string) journal.Receipt {
+	return journal.Receipt{AuditID: uuid.NewString(), InstallationID: installationID, Result: contract.StateApplied}
 }
 
 // TestV1WritersAreRecorded: what a v1 writer is refused leaves a receipt, whichever
@@ -86,9 +92,15 @@ func TestV1RecordsSayWhatCameOfACall(t *testing.T) {
 			t.Errorf("%s leaves %+v, want %s", method, receipts, want)
 		}
 	}
+	// What commits with its record asks for no other one.
 	w.receipts.broken.Store(true)
 	_, err = w.host.SetState(w.as(alpha), &pluginv1.SetStateRequest{Scope: "instance", Key: "k"})
-	wants(t, "a write that can't be recorded", err, codes.Unavailable, "the Host can't serve this call now; try the same again")
+	w.must(err)
+	if receipts := w.receiptsOf("SetState"); len(receipts) != 2 {
+		t.Errorf("two writes leave %+v", receipts)
+	}
+	_, err = w.host.SetState(w.as(alpha), &pluginv1.SetStateRequest{Scope: "instance", Key: strings.Repeat("k", 10_000)})
+	wants(t, "a refusal that can't be recorded", err, codes.Unavailable, "the Host can't serve this call now; try the same again")
 	if text := w.log.String(); !strings.Contains(text, "a v1 call could not be recorded") {
 		t.Errorf("the log says %s", text)
 	}

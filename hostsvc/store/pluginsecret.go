@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 
+	"github.com/kandev/plugin-host/hostsvc/journal"
 	"github.com/kandev/plugin-host/hostsvc/legacy"
 )
 
@@ -23,7 +24,7 @@ func (s *Store) Secret(ctx context.Context, installationID, key string) (secret 
 }
 
 // PutSecret implements legacy.SecretStore.
-func (s *Store) PutSecret(ctx context.Context, secret legacy.Secret, allow func(kept int) error) error {
+func (s *Store) PutSecret(ctx context.Context, secret legacy.Secret, receipt journal.Receipt, allow func(kept int) error) error {
 	return s.run(ctx, installationLock(secret.InstallationID), false, func(t *tx) error {
 		dead, others := false, 0
 		err := t.query("read what an installation keeps", `SELECT CAST(CASE WHEN EXISTS (`+selectTombstone+`) THEN 1 ELSE 0 END AS bigint),
@@ -43,12 +44,15 @@ func (s *Store) PutSecret(ctx context.Context, secret legacy.Secret, allow func(
 		_, err = t.exec("write a secret", `INSERT INTO plugin_secrets (`+secretColumns+`) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (installation_id, key) DO UPDATE SET sealed = excluded.sealed, updated_at = excluded.updated_at`,
 			secret.InstallationID, secret.Key, secret.Sealed, secret.UpdatedAt.UnixNano())
-		return err
+		if err != nil {
+			return err
+		}
+		return t.recordOwn(secret.InstallationID, receipt)
 	})
 }
 
 // DeleteSecret implements legacy.SecretStore.
-func (s *Store) DeleteSecret(ctx context.Context, installationID, key string, allow func() error) error {
+func (s *Store) DeleteSecret(ctx context.Context, installationID, key string, receipt journal.Receipt, allow func() error) error {
 	return s.run(ctx, installationLock(installationID), false, func(t *tx) error {
 		dead, err := tombstoned(func(row func(Row) error, args ...any) error {
 			return t.query("look up a tombstone", selectTombstone, row, args...)
@@ -63,7 +67,10 @@ func (s *Store) DeleteSecret(ctx context.Context, installationID, key string, al
 			return err
 		}
 		_, err = t.exec("remove a secret", `DELETE FROM plugin_secrets WHERE installation_id = $1 AND key = $2`, installationID, key)
-		return err
+		if err != nil {
+			return err
+		}
+		return t.recordOwn(installationID, receipt)
 	})
 }
 

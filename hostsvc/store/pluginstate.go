@@ -3,9 +3,11 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/journal"
 	"github.com/kandev/plugin-host/hostsvc/legacy"
 )
 
@@ -70,7 +72,7 @@ func scanState(r Row, of legacy.StateKey) (domain.PluginState, error) {
 }
 
 // PutState implements legacy.StateStore.
-func (s *Store) PutState(ctx context.Context, entry domain.PluginState, allow func(legacy.StateWrite) error) error {
+func (s *Store) PutState(ctx context.Context, entry domain.PluginState, receipt journal.Receipt, allow func(legacy.StateWrite) error) error {
 	if entry.Value == nil {
 		entry.Value = domain.Object{}
 	}
@@ -102,12 +104,15 @@ func (s *Store) PutState(ctx context.Context, entry domain.PluginState, allow fu
 		if err != nil {
 			return err
 		}
-		return t.keeps(entry.InstallationID, entries, bytes)
+		if err := t.keeps(entry.InstallationID, entries, bytes); err != nil {
+			return err
+		}
+		return t.recordOwn(entry.InstallationID, receipt)
 	})
 }
 
 // DeleteState implements legacy.StateStore.
-func (s *Store) DeleteState(ctx context.Context, key legacy.StateKey, allow func() error) error {
+func (s *Store) DeleteState(ctx context.Context, key legacy.StateKey, receipt journal.Receipt, allow func() error) error {
 	return s.run(ctx, installationLock(key.InstallationID), false, func(t *tx) error {
 		kept, err := t.kept(key)
 		if err != nil {
@@ -116,7 +121,10 @@ func (s *Store) DeleteState(ctx context.Context, key legacy.StateKey, allow func
 		if kept.dead {
 			return legacy.ErrUninstalled
 		}
-		if err := allow(); err != nil || !kept.found {
+		if err := allow(); err != nil {
+			return err
+		}
+		if err := t.recordOwn(key.InstallationID, receipt); err != nil || !kept.found {
 			return err
 		}
 		_, err = t.exec("remove an entry of state", `DELETE`+stateAt+` AND key = $4`, key.InstallationID, key.Scope, key.ScopeID, key.Key)
@@ -126,6 +134,33 @@ func (s *Store) DeleteState(ctx context.Context, key legacy.StateKey, allow func
 		return t.keeps(key.InstallationID, kept.entries-1, kept.bytes-kept.size)
 	})
 }
+
+// recordOwn writes the receipt of a write of an installation's own in its transaction, at
+// the end of the installation's chain, which its lock orders. Where there is none, or
+// retention has taken all of it, a new one begins: its name was never used before.
+func (t *tx) recordOwn(installationID string, receipt journal.Receipt) error {
+	if receipt.AuditID == "" || receipt.InstallationID != installationID || receipt.Refused() {
+		return fmt.Errorf("write what installation %s keeps: %w", installationID, errNoReceipt)
+	}
+	prefix := "writes/" + installationID + "/"
+	segment := journal.Segment{
+		Chain: prefix + receipt.AuditID, Count: 1, Body: append(receipt.AppendJSON(nil), '\n'), At: t.store.now(),
+	}
+	previous := ""
+	err := t.query("find the end of a chain", `SELECT chain, idx, hash FROM chains WHERE chain > $1 AND chain < $2
+		ORDER BY chain DESC LIMIT 1`, func(r Row) error {
+		segment.Chain, segment.Index, previous = r.Text(0), uint64(r.Int(1)), r.Text(2)
+		return nil
+	}, prefix, prefix+"\x7f")
+	if err != nil {
+		return err
+	}
+	segment.Index++
+	return t.insertSegment(segment.Link(previous))
+}
+
+// errNoReceipt: nothing is written without the receipt of just that.
+var errNoReceipt = errors.New("the write has no receipt of its own")
 
 // kept is what an installation keeps as state, and what its entry of one name has.
 type kept struct {

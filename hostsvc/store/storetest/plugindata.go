@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,9 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/kandev/plugin-host/contract"
 	"github.com/kandev/plugin-host/hostsvc/domain"
+	"github.com/kandev/plugin-host/hostsvc/journal"
 	"github.com/kandev/plugin-host/hostsvc/legacy"
 	"github.com/kandev/plugin-host/hostsvc/store"
 )
@@ -36,6 +40,8 @@ func RunPluginData(t *testing.T, fresh func(t testing.TB) Database) {
 		{"I13_PurgeOfAFullInstallation", testPurgeFull},
 		{"I6_AdoptionPurges", testAdoptionPurges},
 		{"KeepingNamesWhoKeeps", testKeeping},
+		{"WritesCommitWithTheirReceipts", testOwnReceipts},
+		{"ReceiptsOfWritesOutliveTheirRetention", testOwnReceiptsRetention},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, fresh(t)) })
 	}
@@ -44,6 +50,14 @@ func RunPluginData(t *testing.T, fresh func(t testing.TB) Database) {
 func always(legacy.StateWrite) error { return nil }
 
 func alwaysSecret(int) error { return nil }
+
+// own is a receipt of a write of the installation's own.
+func own(installationID string) journal.Receipt {
+	return journal.Receipt{
+		AuditID: uuid.NewString(), InstallationID: installationID, Method: "SetState", Capability: "state",
+		Result: contract.StateApplied, At: time.Date(2026, 1, 1, 0, 0, 0, 1, time.UTC),
+	}
+}
 
 // allowed allows a write.
 func allowed() error { return nil }
@@ -56,7 +70,7 @@ func (w *world) putState(key legacy.StateKey, value domain.Object) {
 	w.t.Helper()
 	w.must(w.PutState(w.t.Context(), domain.PluginState{
 		InstallationID: key.InstallationID, Scope: key.Scope, ScopeID: key.ScopeID, Key: key.Key, Value: value, UpdatedAt: w.now(),
-	}, always))
+	}, own(key.InstallationID), always))
 }
 
 // testState compares the store with a map, whatever is written and removed.
@@ -86,12 +100,12 @@ func testState(t *testing.T, d Database) {
 					Value:     domain.Object{"n": float64(rapid.IntRange(0, 9).Draw(rt, "value"))},
 					UpdatedAt: w.now().Add(time.Duration(rapid.IntRange(0, 1e9).Draw(rt, "time"))),
 				}
-				check(w.PutState(context.Background(), entry, always))
+				check(w.PutState(context.Background(), entry, own(entry.InstallationID), always))
 				model[key] = entry
 			},
 			"delete": func(rt *rapid.T) {
 				key := draw(rt)
-				check(w.DeleteState(context.Background(), key, allowed))
+				check(w.DeleteState(context.Background(), key, own(key.InstallationID), allowed))
 				delete(model, key)
 			},
 			"get": func(rt *rapid.T) {
@@ -140,7 +154,7 @@ func testStateValues(t *testing.T, d Database) {
 			t.Errorf("%#v is kept as %#v of %v", value, got.Value, got.UpdatedAt)
 		}
 	}
-	err := w.PutState(t.Context(), domain.PluginState{InstallationID: installation, Key: "f", Value: domain.Object{"f": func() {}}}, always)
+	err := w.PutState(t.Context(), domain.PluginState{InstallationID: installation, Key: "f", Value: domain.Object{"f": func() {}}}, own(installation), always)
 	if err == nil {
 		t.Error("what is no JSON was written")
 	}
@@ -189,7 +203,7 @@ func testStateUsage(t *testing.T, d Database) {
 	put := func(key string, length int, allow error) error {
 		return w.PutState(t.Context(), domain.PluginState{
 			InstallationID: installation, Scope: "s", ScopeID: "i", Key: key, Value: domain.Object{"v": strings.Repeat("x", length)},
-		}, func(write legacy.StateWrite) error { last = write; return allow })
+		}, own(installation), func(write legacy.StateWrite) error { last = write; return allow })
 	}
 	const frame = len(`{"v":""}`)
 	no := errors.New("no")
@@ -204,11 +218,11 @@ func testStateUsage(t *testing.T, d Database) {
 		{func() error { return put("a", 1000, no) }, no, legacy.StateWrite{ValueBytes: frame + 1000, Entries: 2, Bytes: 6 + 2*int64(frame) + 1020}},
 		{func() error { return put("c", 7, no) }, no, legacy.StateWrite{ValueBytes: frame + 7, Entries: 3, Bytes: 9 + 3*int64(frame) + 32}},
 		{func() error {
-			return errors.Join(w.DeleteState(t.Context(), stateKey(installation, "s", "i", "b"), allowed),
-				w.DeleteState(t.Context(), stateKey(installation, "s", "i", "b"), allowed), put("d", 0, nil))
+			return errors.Join(w.DeleteState(t.Context(), stateKey(installation, "s", "i", "b"), own(installation), allowed),
+				w.DeleteState(t.Context(), stateKey(installation, "s", "i", "b"), own(installation), allowed), put("d", 0, nil))
 		}, nil, legacy.StateWrite{ValueBytes: frame, Entries: 2, Bytes: 6 + 2*int64(frame) + 5}},
 		{func() error {
-			return w.DeleteState(t.Context(), stateKey(installation, "s", "i", "a"), func() error { return no })
+			return w.DeleteState(t.Context(), stateKey(installation, "s", "i", "a"), own(installation), func() error { return no })
 		}, no, legacy.StateWrite{ValueBytes: frame, Entries: 2, Bytes: 6 + 2*int64(frame) + 5}},
 	} {
 		if err := step.do(); !errors.Is(err, step.want) || last != step.says {
@@ -225,7 +239,7 @@ func testSecrets(t *testing.T, d Database) {
 	put := func(installation, key, sealed string, want int) {
 		t.Helper()
 		w.must(w.PutSecret(t.Context(), legacy.Secret{InstallationID: installation, Key: key, Sealed: []byte(sealed), UpdatedAt: w.now()},
-			func(kept int) error {
+			own(installation), func(kept int) error {
 				if kept != want {
 					t.Errorf("with %s it keeps %d secrets, want %d", key, kept, want)
 				}
@@ -248,15 +262,15 @@ func testSecrets(t *testing.T, d Database) {
 	wants("a", "k", "4")
 	wants("b", "k", "3")
 	no := errors.New("no")
-	w.wantErr("a removal that isn't allowed", w.DeleteSecret(t.Context(), "a", "k", func() error { return no }), no)
+	w.wantErr("a removal that isn't allowed", w.DeleteSecret(t.Context(), "a", "k", own("a"), func() error { return no }), no)
 	wants("a", "k", "4")
-	w.must(w.DeleteSecret(t.Context(), "a", "k", allowed))
-	w.must(w.DeleteSecret(t.Context(), "a", "k", allowed))
+	w.must(w.DeleteSecret(t.Context(), "a", "k", own("a"), allowed))
+	w.must(w.DeleteSecret(t.Context(), "a", "k", own("a"), allowed))
 	wants("a", "k", "")
 	wants("a", "l", "2")
 	wants("b", "k", "3")
 	w.wantErr("a write that isn't allowed", w.PutSecret(t.Context(), legacy.Secret{InstallationID: "a", Key: "k", Sealed: []byte("5")},
-		func(int) error { return no }), no)
+		own("a"), func(int) error { return no }), no)
 	wants("a", "k", "")
 }
 
@@ -265,7 +279,7 @@ func testSecretPages(t *testing.T, d Database) {
 	want := map[string]string{}
 	for n := range 7 {
 		secret := legacy.Secret{InstallationID: fmt.Sprintf("i%d", n/3), Key: fmt.Sprint(n % 3), Sealed: []byte{byte(n)}}
-		w.must(w.PutSecret(t.Context(), secret, alwaysSecret))
+		w.must(w.PutSecret(t.Context(), secret, own(secret.InstallationID), alwaysSecret))
 		want[secret.InstallationID+"/"+secret.Key] = string(secret.Sealed)
 	}
 	got := map[string]string{}
@@ -315,14 +329,14 @@ func testPurge(t *testing.T, d Database) {
 	w.must(err)
 	for _, id := range []string{old, "another"} {
 		w.putState(stateKey(id, "instance", "", "k"), domain.Object{"a": "b"})
-		w.must(w.PutSecret(ctx, legacy.Secret{InstallationID: id, Key: "k", Sealed: []byte("s")}, alwaysSecret))
+		w.must(w.PutSecret(ctx, legacy.Secret{InstallationID: id, Key: "k", Sealed: []byte("s")}, own(id), alwaysSecret))
 	}
 	w.must(w.Tombstone(ctx, old))
 	w.must(w.Tombstone(ctx, old))
-	w.wantErr("a write after the uninstall", w.PutState(ctx, domain.PluginState{InstallationID: old, Key: "k"}, always), legacy.ErrUninstalled)
-	w.wantErr("a secret after the uninstall", w.PutSecret(ctx, legacy.Secret{InstallationID: old, Key: "k"}, alwaysSecret), legacy.ErrUninstalled)
-	w.wantErr("a removal after the uninstall", w.DeleteState(ctx, stateKey(old, "instance", "", "k"), allowed), legacy.ErrUninstalled)
-	w.wantErr("a secret's removal after it", w.DeleteSecret(ctx, old, "k", allowed), legacy.ErrUninstalled)
+	w.wantErr("a write after the uninstall", w.PutState(ctx, domain.PluginState{InstallationID: old, Key: "k"}, own(old), always), legacy.ErrUninstalled)
+	w.wantErr("a secret after the uninstall", w.PutSecret(ctx, legacy.Secret{InstallationID: old, Key: "k"}, own(old), alwaysSecret), legacy.ErrUninstalled)
+	w.wantErr("a removal after the uninstall", w.DeleteState(ctx, stateKey(old, "instance", "", "k"), own(old), allowed), legacy.ErrUninstalled)
+	w.wantErr("a secret's removal after it", w.DeleteSecret(ctx, old, "k", own(old), allowed), legacy.ErrUninstalled)
 	// The same plugin, installed again.
 	anew, err := w.RecordInstallation(ctx, "uid-2", "standup")
 	w.must(err)
@@ -356,9 +370,9 @@ func testPurgeUnderLoad(t *testing.T, d Database) {
 		wrote.Go(func() {
 			for i := 0; ; i++ {
 				key := fmt.Sprintf("%d-%d", n, i)
-				err := w.PutState(context.Background(), domain.PluginState{InstallationID: installation, Key: key}, always)
+				err := w.PutState(context.Background(), domain.PluginState{InstallationID: installation, Key: key}, own(installation), always)
 				if err == nil {
-					err = w.PutSecret(context.Background(), legacy.Secret{InstallationID: installation, Key: key, Sealed: []byte{1}}, alwaysSecret)
+					err = w.PutSecret(context.Background(), legacy.Secret{InstallationID: installation, Key: key, Sealed: []byte{1}}, own(installation), alwaysSecret)
 				}
 				if errors.Is(err, legacy.ErrUninstalled) {
 					return
@@ -394,7 +408,7 @@ func testPurgeFull(t *testing.T, d Database) {
 		wrote.Go(func() {
 			for i := range 250 {
 				entry := domain.PluginState{InstallationID: installation, Scope: "task", Key: fmt.Sprintf("%d-%d", n, i), Value: value}
-				if err := w.PutState(context.Background(), entry, always); err != nil {
+				if err := w.PutState(context.Background(), entry, own(entry.InstallationID), always); err != nil {
 					t.Error(err)
 					return
 				}
@@ -421,7 +435,7 @@ func testAdoptionPurges(t *testing.T, d Database) {
 	w.must(w.Claim(t.Context(), "cluster-1", ""))
 	id, err := w.RecordInstallation(t.Context(), "uid-1", "standup")
 	w.must(err)
-	w.must(w.PutSecret(t.Context(), legacy.Secret{InstallationID: id, Key: "k", Sealed: []byte("s")}, alwaysSecret))
+	w.must(w.PutSecret(t.Context(), legacy.Secret{InstallationID: id, Key: "k", Sealed: []byte("s")}, own(id), alwaysSecret))
 	w.putState(stateKey(id, "instance", "", "k"), nil)
 	w.must(w.Claim(t.Context(), "cluster-2", "cluster-1"))
 	w.close()
@@ -440,11 +454,191 @@ func testKeeping(t *testing.T, d Database) {
 	}
 	w.putState(stateKey(ids["state"], "instance", "", "k"), nil)
 	w.putState(stateKey(ids["gone"], "instance", "", "k"), nil)
-	w.must(w.PutSecret(t.Context(), legacy.Secret{InstallationID: ids["secrets"], Key: "k", Sealed: []byte{1}}, alwaysSecret))
+	w.must(w.PutSecret(t.Context(), legacy.Secret{InstallationID: ids["secrets"], Key: "k", Sealed: []byte{1}}, own(ids["secrets"]), alwaysSecret))
 	w.must(w.Tombstone(t.Context(), ids["gone"]))
 	keeping, err := w.Keeping(t.Context())
 	w.must(err)
 	if want := map[string]string{"state": ids["state"], "secrets": ids["secrets"]}; !maps.Equal(keeping, want) {
 		t.Errorf("%v keep something, want %v", keeping, want)
 	}
+}
+
+// owned is the receipts of an installation's own writes, by their audit IDs. Each chain
+// is whole.
+func (w *world) owned(installationID string) map[string]journal.Receipt {
+	w.t.Helper()
+	chains, err := w.Chains(w.t.Context())
+	w.must(err)
+	receipts := map[string]journal.Receipt{}
+	for _, chain := range chains {
+		if !strings.HasPrefix(chain.Name, "writes/"+installationID+"/") {
+			continue
+		}
+		_, err := journal.VerifyReceipts(w.t.Context(), w, chain)
+		w.must(err)
+		segments, err := w.Segments(w.t.Context(), chain.Name, 0, 1000)
+		w.must(err)
+		for _, segment := range segments {
+			var receipt journal.Receipt
+			w.must(json.Unmarshal(segment.Body, &receipt))
+			receipts[receipt.AuditID] = receipt
+		}
+	}
+	return receipts
+}
+
+// testOwnReceipts: whichever statement of a write fails, and however its COMMIT ends,
+// there are the write and its receipt, or neither.
+func testOwnReceipts(t *testing.T, d Database) {
+	engine := &faulty{Engine: d.Open(t)}
+	w := openOn(t, engine)
+	ctx := t.Context()
+	key := func(round int) legacy.StateKey { return stateKey(installation, "s", "", fmt.Sprint(round)) }
+	entry := func(round int) domain.PluginState {
+		return domain.PluginState{InstallationID: installation, Scope: "s", Key: fmt.Sprint(round), Value: domain.Object{}}
+	}
+	secret := func(round int) legacy.Secret {
+		return legacy.Secret{InstallationID: installation, Key: fmt.Sprint(round), Sealed: []byte("s")}
+	}
+	hasState := func(round int) bool {
+		_, found, err := w.State(ctx, key(round))
+		w.must(err)
+		return found
+	}
+	hasSecret := func(round int) bool {
+		_, found, err := w.Secret(ctx, installation, fmt.Sprint(round))
+		w.must(err)
+		return found
+	}
+	round, tried := 0, 0
+	for _, c := range []struct {
+		name    string
+		prepare func(round int) error
+		write   func(round int, receipt journal.Receipt) error
+		written func(round int) bool
+	}{
+		{
+			"SetState", nil,
+			func(n int, receipt journal.Receipt) error { return w.PutState(ctx, entry(n), receipt, always) }, hasState,
+		},
+		{
+			"DeleteState", func(n int) error { return w.PutState(ctx, entry(n), own(installation), always) },
+			func(n int, receipt journal.Receipt) error { return w.DeleteState(ctx, key(n), receipt, allowed) },
+			func(n int) bool { return !hasState(n) },
+		},
+		{
+			"SetSecret", nil,
+			func(n int, receipt journal.Receipt) error { return w.PutSecret(ctx, secret(n), receipt, alwaysSecret) }, hasSecret,
+		},
+		{
+			"DeleteSecret", func(n int) error { return w.PutSecret(ctx, secret(n), own(installation), alwaysSecret) },
+			func(n int, receipt journal.Receipt) error {
+				return w.DeleteSecret(ctx, installation, fmt.Sprint(n), receipt, allowed)
+			},
+			func(n int) bool { return !hasSecret(n) },
+		},
+	} {
+		try := func(what string, exec func(int) fault, commit func() fault) (err error) {
+			t.Helper()
+			round++
+			tried++
+			if c.prepare != nil {
+				w.must(c.prepare(round))
+			}
+			receipt := own(installation)
+			engine.arm(exec, commit)
+			err = c.write(round, receipt)
+			engine.arm(nil, nil)
+			_, recorded := w.owned(installation)[receipt.AuditID]
+			if written := c.written(round); written != recorded || err == nil && !written {
+				t.Errorf("%s, %s answers %v; it is written: %t, recorded: %t", c.name, what, err, written, recorded)
+			}
+			return err
+		}
+		w.must(try("nothing fails", nil, nil))
+		for _, kind := range []fault{fails, ends} {
+			for at, fired := 1, true; fired; at++ {
+				fired = false
+				err := try(fmt.Sprintf("fault %d at statement %d", kind, at), func(n int) fault {
+					if n == at {
+						fired = true
+						return kind
+					}
+					return works
+				}, nil)
+				if fired && err == nil {
+					t.Errorf("%s succeeds beside a fault at statement %d", c.name, at)
+				}
+			}
+		}
+		for _, kind := range []fault{undone, uncertain} {
+			if err := try(fmt.Sprintf("a COMMIT that ends with %d", kind), nil, func() fault { return kind }); err == nil {
+				t.Errorf("%s succeeds where its COMMIT doesn't", c.name)
+			}
+		}
+		// Without a receipt of just that write there is none.
+		for name, change := range map[string]func(*journal.Receipt){
+			"no audit ID":      func(r *journal.Receipt) { r.AuditID = "" },
+			"somebody else's":  func(r *journal.Receipt) { r.InstallationID = "another" },
+			"that of a denial": func(r *journal.Receipt) { r.Result = contract.StateDenied },
+		} {
+			round++
+			if c.prepare != nil {
+				w.must(c.prepare(round))
+			}
+			receipt := own(installation)
+			change(&receipt)
+			if err := c.write(round, receipt); err == nil || c.written(round) {
+				t.Errorf("%s, with %s, answers %v", c.name, name, err)
+			}
+		}
+	}
+	if tried < 40 {
+		t.Errorf("only %d writes were tried", tried)
+	}
+	// A write that isn't allowed leaves none, and many at once make one chain.
+	no, before := errors.New("no"), len(w.owned(installation))
+	w.wantErr("a write that isn't allowed", w.PutState(ctx, entry(0), own(installation), func(legacy.StateWrite) error { return no }), no)
+	var wrote sync.WaitGroup
+	for n := range 32 {
+		wrote.Go(func() {
+			if err := w.PutState(context.Background(), entry(n), own(installation), always); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wrote.Wait()
+	if n := len(w.owned(installation)) - before; n != 32 {
+		t.Errorf("32 writes left %d receipts", n)
+	}
+}
+
+// testOwnReceiptsRetention: what retention takes is proven, also of a chain that is gone
+// whole before its installation writes again.
+func testOwnReceiptsRetention(t *testing.T, d Database) {
+	w := open(t, d)
+	put := func() string {
+		t.Helper()
+		receipt := own(installation)
+		w.must(w.PutState(t.Context(), domain.PluginState{InstallationID: installation, Key: "k"}, receipt, always))
+		return receipt.AuditID
+	}
+	put()
+	put()
+	w.root()
+	w.clock.advance(time.Hour)
+	if removed, err := w.PruneReceipts(t.Context(), w.clock.Now()); removed != 2 || err != nil {
+		t.Fatalf("%d receipts are removed: %v", removed, err)
+	}
+	if left := w.owned(installation); len(left) != 0 {
+		t.Errorf("left are %v", left)
+	}
+	first := put()
+	second := put()
+	w.root()
+	if left := w.owned(installation); len(left) != 2 || left[first].AuditID == "" || left[second].AuditID == "" {
+		t.Errorf("left are %v", left)
+	}
+	_, err := journal.VerifyRoots(t.Context(), w)
+	w.must(err)
 }
