@@ -193,7 +193,7 @@ func TestList_PagesEndAtTheirBytes(t *testing.T) {
 	for _, c := range []struct{ tasks, each, most int }{
 		{10, pageBytes + 1, 1},
 		{10, pageBytes / 2, 1},
-		{10, pageBytes/2 - itemBytes - 5, 2},
+		{10, pageBytes/2 - itemBytes - (&domain.Task{}).Size() - 5, 2},
 		{200, contract.MaxDescriptionBytes, pageBytes / contract.MaxDescriptionBytes},
 		{fetchStep, 0, fetchStep}, {fetchStep + 1, 0, fetchStep + 1}, {contract.MaxPageSize, 0, contract.MaxPageSize},
 		{contract.MaxPageSize + 1, 0, contract.MaxPageSize},
@@ -212,6 +212,23 @@ func TestList_PagesEndAtTheirBytes(t *testing.T) {
 		ids, _ := all(t, r, contract.MaxPageSize, func() {})
 		if len(ids) != c.tasks || !slices.IsSorted(ids) || len(slices.Compact(ids)) != c.tasks {
 			t.Errorf("%d tasks of %d bytes: the pages show %d", c.tasks, c.each, len(ids))
+		}
+	}
+}
+
+// Whatever a task is long of.
+func TestList_LongTasksEndAPage(t *testing.T) {
+	long := strings.Repeat("x", pageBytes)
+	for name, task := range map[string]domain.Task{
+		"label": {Labels: []string{long}}, "pull request": {PullRequests: []domain.TaskPullRequest{{Title: long}}},
+		"repository": {Repositories: []domain.TaskRepository{{BaseBranch: long}}}, "metadata": {Metadata: domain.Object{"a": long}},
+	} {
+		w, r := listing(t, 2)
+		w.tasks[0].Labels, w.tasks[0].PullRequests = task.Labels, task.PullRequests
+		w.tasks[0].Repositories, w.tasks[0].Metadata = task.Repositories, task.Metadata
+		first, _, refusal := page(r, Page{Limit: contract.MaxPageSize})
+		if refusal != nil || len(first.Items) != 1 {
+			t.Errorf("%s: %d tasks in the first page, %v", name, len(first.Items), refusal)
 		}
 	}
 }

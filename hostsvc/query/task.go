@@ -137,14 +137,7 @@ func deriveBlocked(s Snapshot, workspaceID string, asOf domain.Version, tasks []
 var tasks = kind[Task]{
 	key:      func(t Task) string { return t.ID },
 	complete: deriveBlocked,
-	size: func(t Task) int {
-		n := len(t.Title) + len(t.Description) + len(t.ID) + len(t.WorkflowID) + len(t.WorkflowStepID) + len(t.ParentID) +
-			len(t.ExternalID) + len(t.QueuedForStepID) + len(t.WorkspaceID)
-		for _, label := range t.Labels {
-			n += len(label)
-		}
-		return n
-	},
+	size:     func(t Task) int { return t.Size() },
 }
 
 // targetDigest is the digest of a read of one target, so that the audit says
