@@ -110,7 +110,7 @@ type Task struct {
 }
 
 // Size is about how many bytes the task takes, on the wire too.
-func (t *Task) Size() int {
+func (t Task) Size() int {
 	const others, perLabel, perRepository, perPullRequest = 2 << 10, 16, 128, 512
 	n := others + len(t.Title) + len(t.Description) + t.Metadata.Size()
 	for _, label := range t.Labels {

@@ -193,7 +193,7 @@ func TestList_PagesEndAtTheirBytes(t *testing.T) {
 	for _, c := range []struct{ tasks, each, most int }{
 		{10, pageBytes + 1, 1},
 		{10, pageBytes / 2, 1},
-		{10, pageBytes/2 - itemBytes - (&domain.Task{}).Size() - 5, 2},
+		{10, pageBytes/2 - itemBytes - domain.Task{}.Size() - 5, 2},
 		{200, contract.MaxDescriptionBytes, pageBytes / contract.MaxDescriptionBytes},
 		{fetchStep, 0, fetchStep}, {fetchStep + 1, 0, fetchStep + 1}, {contract.MaxPageSize, 0, contract.MaxPageSize},
 		{contract.MaxPageSize + 1, 0, contract.MaxPageSize},

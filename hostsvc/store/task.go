@@ -286,7 +286,7 @@ func (t *tx) ChildTasks(parentIDs []string, limit, maxBytes int) ([]domain.Task,
 }
 
 // childTasks holds no more tasks at a time than it returns.
-func childTasks(query func(doing, statement string, row func(Row) error, args ...any) error, workspaceID string, parentIDs []string, limit, maxBytes int) (tasks []domain.Task, complete bool, err error) {
+func childTasks(ask func(doing, statement string, row func(Row) error, args ...any) error, workspaceID string, parentIDs []string, limit, maxBytes int) (tasks []domain.Task, complete bool, err error) {
 	complete = true
 	bytes := 0
 	row := func(r Row) error {
@@ -304,7 +304,7 @@ func childTasks(query func(doing, statement string, row func(Row) error, args ..
 		var b strings.Builder
 		args := writeIn(&b, []any{workspaceID}, "parent_id", part)
 		statement := fmt.Sprintf(`SELECT %s FROM tasks WHERE workspace_id = $1 AND parent_id <> ''%s LIMIT $%d`, taskColumns, b.String(), len(args)+1)
-		err = query("list the children of tasks", statement, row, append(args, int64(limit+1-len(tasks)))...)
+		err = ask("list the children of tasks", statement, row, append(args, int64(limit+1-len(tasks)))...)
 		if err != nil || !complete {
 			return nil, false, err
 		}
