@@ -440,7 +440,9 @@ func (p *proof) publish(ctx context.Context, policy string, next standing) {
 	if turned {
 		p.tell(policy, next, was == proofUnknown)
 	}
-	if !leading || !other {
+	// Whoever waits goes on once they are in force, and is told why as soon as it shows
+	// that they aren't.
+	if !leading || !other && (!turned || next.state != proofLost) {
 		return
 	}
 	if err := p.resume(ctx); err != nil && ctx.Err() == nil {
@@ -548,10 +550,15 @@ func (p *proof) distrusts(uid string) int64 {
 func (p *proof) doubt(uid string, generation int64) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if generation > p.distrusted[uid] && p.state == proofLost {
+	switch {
+	case generation <= p.distrusted[uid]:
+		return doubtAlways
+	case p.state == proofLost:
 		return fmt.Sprintf(doubtNow, shorten(p.why))
+	default:
+		// They are other ones than were proven, and are being looked at.
+		return fmt.Sprintf(doubtNow, "nobody has found them so yet")
 	}
-	return doubtAlways
 }
 
 // resume has the approvals computed again that ask for what nobody has checked:

@@ -58,6 +58,18 @@ var _ = Describe("spec.secretRefs", func() {
 		at := func(fault, key string) string {
 			return "spec.secretRefs[token]: " + fault + " (Secret " + s.plugin + "/given, key " + key + ")"
 		}
+		const not, is = corev1.EventTypeWarning + " " + v1alpha1.EventReasonConfigNotReady, corev1.EventTypeNormal + " " + v1alpha1.EventReasonConfigReady
+		turns := func(expected ...string) {
+			GinkgoHelper()
+			Eventually(func() []string {
+				var turns []string
+				for _, e := range told(ctx, metav1.NamespaceDefault, "PluginInstallation", s.plugin) {
+					Expect(e.Note).NotTo(ContainSubstring("s3cr3t"))
+					turns = append(turns, e.Type+" "+e.Reason)
+				}
+				return turns
+			}).Should(Equal(expected))
+		}
 		const resolved = "every reference of spec.secretRefs has its value"
 		refer("token")
 		s.configIs(ctx, v1alpha1.ReasonSecretsUnresolved, at("the Host may not read its Secret", "token"))
@@ -73,7 +85,9 @@ var _ = Describe("spec.secretRefs", func() {
 		refer("none")
 		s.configIs(ctx, v1alpha1.ReasonSecretsUnresolved, at("its Secret has no such key", "none"))
 
-		// The next process has read nothing yet; what it reads, it says.
+		// The next process has read nothing yet; what it reads, it says. What this one
+		// hasn't told when it ends, nobody tells.
+		turns(not, not, is, not)
 		h.stop()
 		Eventually(h.done).WithTimeout(patience).Should(BeClosed())
 		Expect(api.Delete(ctx, secret)).To(Succeed())
@@ -88,15 +102,7 @@ var _ = Describe("spec.secretRefs", func() {
 			return why(s.installation(ctx).Status.Conditions, v1alpha1.ConditionConfigReady)
 		}).WithTimeout(patience).Should(BeEmpty())
 
-		const not, is = corev1.EventTypeWarning + " " + v1alpha1.EventReasonConfigNotReady, corev1.EventTypeNormal + " " + v1alpha1.EventReasonConfigReady
-		Eventually(func() []string {
-			var turns []string
-			for _, e := range told(ctx, metav1.NamespaceDefault, "PluginInstallation", s.plugin) {
-				Expect(e.Note).NotTo(ContainSubstring("s3cr3t"))
-				turns = append(turns, e.Type+" "+e.Reason)
-			}
-			return turns
-		}).Should(Equal([]string{not, not, is, not, not}))
+		turns(not, not, is, not, not)
 		Expect(api.Delete(ctx, s.installation(ctx), client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	})
 })
