@@ -122,9 +122,10 @@ func stillUnverified(live, next *v1alpha1.PluginInstallation) []string {
 	for _, g := range kinds.GrantsOf(live) {
 		same[g.ID] = true
 	}
+	unverified := kinds.UnverifiedGrants(live)
 	var fields []string
 	for _, g := range kinds.GrantsOf(next) {
-		if same[g.ID] && slices.Contains(kinds.UnverifiedGrants(live), g.Field) {
+		if same[g.ID] && slices.Contains(unverified, g.Field) {
 			fields = append(fields, g.Field)
 		}
 	}

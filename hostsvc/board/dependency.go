@@ -73,31 +73,27 @@ func Waits(tx Tx, task domain.Task) ([]Wait, error) {
 // it waited for is told nothing. No task of waits may have changed since they were
 // listed.
 func Released(tx Tx, waits []Wait, gone []string, by Mover) error {
-	last := map[string]domain.Task{}
+	last := map[string]Wait{}
 	for _, w := range waits {
-		last[w.Task.ID] = w.For
+		last[w.Task.ID] = w
 	}
 	for _, id := range gone {
 		delete(last, id)
 	}
-	var waiting []domain.Task
-	told := map[string]bool{}
-	for _, w := range waits {
-		if _, stays := last[w.Task.ID]; stays && !told[w.Task.ID] {
-			told[w.Task.ID] = true
-			waiting = append(waiting, w.Task)
-		}
-	}
-	if len(waiting) == 0 {
+	if len(last) == 0 {
 		return nil
 	}
+	waiting := make([]domain.Task, 0, len(last))
+	for _, w := range last {
+		waiting = append(waiting, w.Task)
+	}
+	slices.SortFunc(waiting, func(a, b domain.Task) int { return strings.Compare(a.ID, b.ID) })
 	free, err := released(tx, waiting)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(free, func(a, b domain.Task) int { return strings.Compare(a.ID, b.ID) })
 	for i := range free {
-		predecessor := last[free[i].ID]
+		predecessor := last[free[i].ID].For
 		if err := tellWaiting(tx, &free[i], &predecessor, EventDependenciesResolved, by); err != nil {
 			return err
 		}

@@ -58,7 +58,7 @@ func (e *Event) Content() (schemaVersion uint32, payload *structpb.Struct) {
 		// What has changed of an installation's authority is read back.
 		return schema, nil
 	}
-	shallow, _ := upTo(maxDepth, map[string]any(domain.Redact(data))).(map[string]any)
+	shallow, _ := upTo(domain.MaxDepth, map[string]any(domain.Redact(data))).(map[string]any)
 	payload, err := structpb.NewStruct(shallow)
 	if err != nil || len(e.Event) > maxPayloadBytes/8 && proto.Size(payload) > maxPayloadBytes {
 		return schema, nil
@@ -66,11 +66,6 @@ func (e *Event) Content() (schemaVersion uint32, payload *structpb.Struct) {
 	e.bare, e.payload = false, weak.Make(payload)
 	return schema, payload
 }
-
-// maxDepth is how deep a payload may be nested. Readers of most languages refuse a
-// message of more than 100 in each other, and an object is three: one such event would
-// end a stream wherever it is resumed.
-const maxDepth = 32
 
 // maxPayloadBytes is how large a payload may be as a message, which has up to six times
 // the bytes of its text: gRPC's clients take 4 MiB unless they are told otherwise, and

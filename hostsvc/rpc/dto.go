@@ -70,9 +70,14 @@ func visible(texts []string) []string {
 // sessions, so nothing is known, and status_known stays false.
 const unknownActivity = "unknown"
 
+// showBlocked says what its predecessors make of a task, where that is known.
+func showBlocked(task *pluginv1.Task, blocked domain.BlockedReason) {
+	task.Blocked, task.BlockedReason = blocked != domain.BlockedNot, string(blocked)
+}
+
 func taskObservation(t *query.Task, storeEpoch uint64, observedAt string) *pluginv1.ExactTaskObservation {
 	task := taskDTO(&t.Task, storeEpoch)
-	task.Blocked, task.BlockedReason = t.Blocked != domain.BlockedNot, string(t.Blocked)
+	showBlocked(task, t.Blocked)
 	return &pluginv1.ExactTaskObservation{
 		Task: task, CanonicalStatus: task.GetState(), SemanticActivity: unknownActivity,
 		ExecutionState: unknownActivity, ResourceVersion: task.GetResourceVersion(), ObservedAt: observedAt,

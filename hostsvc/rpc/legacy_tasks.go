@@ -178,7 +178,7 @@ func v1Task(view legacy.TaskView) (*pluginv1.Task, error) {
 			return nil, err
 		}
 	}
-	dto.Blocked, dto.BlockedReason = view.Blocked != domain.BlockedNot, string(view.Blocked)
+	showBlocked(dto, view.Blocked)
 	dto.DependsOn, dto.Blocks = dependencyDTOs(view.DependsOn), dependencyDTOs(view.Blocks)
 	dto.DependsOnTruncated, dto.BlocksTruncated = view.DependsOnCut, view.BlocksCut
 	dto.StartWhenUnblocked = view.StartWhenUnblocked

@@ -160,7 +160,7 @@ func readBackTask(result command.Result) *pluginv1.Task {
 		return nil
 	}
 	dto := taskDTO(&task.Task, result.StoreEpoch)
-	dto.Blocked, dto.BlockedReason = task.Blocked != domain.BlockedNot, string(task.Blocked)
+	showBlocked(dto, task.Blocked)
 	return dto
 }
 

@@ -192,17 +192,6 @@ func (t *tx) Predecessors(taskIDs []string) (map[string][]domain.Task, error) {
 	})
 }
 
-// TaskThatWaits implements command.TaskTx.
-func (t *tx) TaskThatWaits(id string) (task domain.Task, waits, found bool, err error) {
-	err = t.query("read a task", selectTaskThatWaits, func(r Row) (err error) {
-		task, err = scanTask(r, t.workspace)
-		waits, found = r.Int(len(taskNames)-1) != 0, true
-		return err
-	}, t.workspace, id)
-	t.read = task
-	return task, waits, found, err
-}
-
 // Dependents implements board.Tx.
 func (t *tx) Dependents(taskID string) (tasks []domain.Task, err error) {
 	err = t.query("list the tasks that wait for a task", `SELECT `+taskColumns+` FROM tasks WHERE workspace_id = $1 AND id IN

@@ -142,6 +142,25 @@ func (t *tx) Task(id string) (task domain.Task, found bool, err error) {
 	return task, found, err
 }
 
+// TaskThatWaits implements command.TaskTx.
+func (t *tx) TaskThatWaits(id string) (task domain.Task, waits, found bool, err error) {
+	task, waits, found, err = taskThatWaits(t.query, t.workspace, id)
+	t.read = task
+	return task, waits, found, err
+}
+
+// asking is how a statement that reads is run, in a snapshot or a transaction.
+type asking func(doing, statement string, row func(Row) error, args ...any) error
+
+func taskThatWaits(ask asking, workspaceID, id string) (task domain.Task, waits, found bool, err error) {
+	err = ask("read a task", selectTaskThatWaits, func(r Row) (err error) {
+		task, err = scanTask(r, workspaceID)
+		waits, found = r.Int(len(taskNames)-1) != 0, true
+		return err
+	}, workspaceID, id)
+	return task, waits, found, err
+}
+
 // TaskByExternalID implements command.TaskTx.
 func (t *tx) TaskByExternalID(source, externalID string) (task domain.Task, found bool, err error) {
 	err = t.query("look up an external ID", selectTaskExternal, t.taskRow(&task, &found), t.workspace, source, externalID)
@@ -217,12 +236,7 @@ func (t *tx) LastPosition(stepID string) (position int32, err error) {
 
 // Task implements query.TaskSnapshot.
 func (s *snapshot) Task(workspaceID, id string) (task domain.Task, waits, found bool, err error) {
-	err = s.query("read a task", selectTaskThatWaits, func(r Row) (err error) {
-		task, err = scanTask(r, workspaceID)
-		waits, found = r.Int(len(taskNames)-1) != 0, true
-		return err
-	}, workspaceID, id)
-	return task, waits, found, err
+	return taskThatWaits(s.query, workspaceID, id)
 }
 
 // Tasks implements query.TaskSnapshot.
@@ -286,7 +300,7 @@ func (t *tx) ChildTasks(parentIDs []string, limit, maxBytes int) ([]domain.Task,
 }
 
 // childTasks holds no more tasks at a time than it returns.
-func childTasks(ask func(doing, statement string, row func(Row) error, args ...any) error, workspaceID string, parentIDs []string, limit, maxBytes int) (tasks []domain.Task, complete bool, err error) {
+func childTasks(ask asking, workspaceID string, parentIDs []string, limit, maxBytes int) (tasks []domain.Task, complete bool, err error) {
 	complete = true
 	bytes := 0
 	row := func(r Row) error {
